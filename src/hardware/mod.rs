@@ -1,0 +1,1 @@
+//! The catalogue: GPUs, instance types, MIG geometry, prices.
