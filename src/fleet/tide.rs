@@ -1,0 +1,257 @@
+//! The tide: when it is low, in which phase it is, and when that changes. Times of day live here and nowhere else.
+//!
+//! Windows on the wall clock become intervals of instants; everything else is asked of those. The answer depends on
+//! the instant alone, so after any downtime it is the same.
+
+use jiff::civil::{Date, Time};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::updates::Window;
+use crate::diag::At;
+use crate::ids::{LayoutName, PoolName, QuotaName, TideName};
+use crate::units::{Day, Duration, Ratio, ZoneName};
+
+/// Lend off-peak, reclaim before the peak.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tide {
+    pub name: At<TideName>,
+    pub zone: At<ZoneName>,
+    pub windows: Vec<At<Window>>,
+    pub exceptions: Vec<At<Exception>>,
+    pub loans: Vec<At<Loan>>,
+    pub resizes: Vec<At<Resize>>,
+    pub guard: Option<Guard>,
+    pub lead: At<Duration>,
+    pub hard_at: At<Duration>,
+    pub order: ReclaimOrder,
+    pub precedence: At<u32>,
+}
+
+/// Nodes that change hands while the tide is low.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loan {
+    pub pool: At<PoolName>,
+    pub nodes: At<u32>,
+    pub from: At<QuotaName>,
+    pub to: At<QuotaName>,
+    pub layout: Option<At<LayoutName>>,
+}
+
+/// A pool that has another size while the tide is low.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Resize {
+    pub pool: At<PoolName>,
+    pub nodes: At<u32>,
+}
+
+/// Where the tide is. Holds instants, never `now`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Phase {
+    High,
+    /// Nodes are lent until `reclaim_at`.
+    Low { reclaim_at: Timestamp },
+    /// Lent nodes are asked back, gently until `hard_at`; they are back at `due`.
+    Reclaiming { hard_at: Timestamp, due: Timestamp },
+    /// What is still there is evicted; the nodes are back at `due`.
+    HardReclaim { due: Timestamp },
+}
+
+/// When a tide is low, over some time: intervals that neither touch nor overlap, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Calendar {
+    pub low: Vec<(Timestamp, Timestamp)>,
+    lead: SignedDuration,
+    hard_at: SignedDuration,
+}
+
+impl Tide {
+    /// The pools that it says something about.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolName> {
+        self.loans.iter().map(|loan| &loan.pool.value).chain(self.resizes.iter().map(|resize| &resize.pool.value))
+    }
+
+    /// When it is low between two instants. Intervals that reach beyond them are whole.
+    pub fn calendar(&self, from: Timestamp, to: Timestamp) -> Calendar {
+        let zone = self.zone.zone();
+        // Windows are at most a day long, so what covers an edge begins at most two civil days before it.
+        let mut margin = 3;
+        let low = loop {
+            let first = civil(from, &zone, -margin);
+            let last = civil(to, &zone, margin);
+            let low = self.low_between(&zone, first, last);
+            // An interval that ends at the edge of what was looked at may be longer: look further.
+            let cut = low.last().is_some_and(|(_, end)| civil(*end, &zone, 2) > last);
+            if !cut || margin > 800 {
+                break low;
+            }
+            margin *= 3;
+        };
+        let low = low.into_iter().filter(|(start, end)| *end > from && *start <= to).collect();
+        Calendar { low, lead: self.lead.signed(), hard_at: self.hard_at.signed() }
+    }
+
+    pub fn phase_at(&self, now: Timestamp) -> Phase {
+        self.calendar(now, now).phase_at(now)
+    }
+
+    fn low_between(&self, zone: &TimeZone, first: Date, last: Date) -> Vec<(Timestamp, Timestamp)> {
+        let mut low = Vec::new();
+        let mut high = Vec::new();
+        let mut date = first;
+        while date <= last {
+            let next = date.tomorrow().unwrap_or(Date::MAX);
+            for window in &self.windows {
+                if window.days.iter().any(|days| days.contains(date.weekday())) {
+                    let ends = if window.to.0 <= window.from.0 { next } else { date };
+                    low.push((begin(zone, date, window.from.0), end(zone, ends, window.to.0)));
+                }
+            }
+            if let Some(exception) = self.exceptions.iter().find(|exception| exception.date.0 == date) {
+                let day = (end(zone, date, Time::midnight()), end(zone, next, Time::midnight()));
+                match exception.tide {
+                    Level::Low => low.push(day),
+                    Level::High => high.push(day),
+                }
+            }
+            if date == next {
+                break;
+            }
+            date = next;
+        }
+        subtract(merge(low), &high)
+    }
+}
+
+impl Calendar {
+    /// An interval no longer than the lead lends nothing: what is lent could not be back in time.
+    pub fn phase_at(&self, now: Timestamp) -> Phase {
+        let at = self.low.partition_point(|(_, end)| *end <= now);
+        let Some((start, due)) = self.low.get(at).copied().filter(|(start, _)| *start <= now) else {
+            return Phase::High;
+        };
+        let (reclaim_at, hard_at) = (back(due, self.lead), back(due, self.hard_at));
+        if reclaim_at <= start {
+            Phase::High
+        } else if now < reclaim_at {
+            Phase::Low { reclaim_at }
+        } else if now < hard_at {
+            Phase::Reclaiming { hard_at, due }
+        } else {
+            Phase::HardReclaim { due }
+        }
+    }
+
+    /// Every instant at which the phase changes.
+    pub fn edges(&self) -> impl Iterator<Item = Timestamp> {
+        self.low.iter().flat_map(|(start, due)| [*start, back(*due, self.lead), back(*due, self.hard_at), *due])
+    }
+}
+
+fn back(from: Timestamp, by: SignedDuration) -> Timestamp {
+    from.checked_sub(by).unwrap_or(Timestamp::MIN)
+}
+
+fn civil(at: Timestamp, zone: &TimeZone, days: i32) -> Date {
+    let date = zone.to_datetime(at).date();
+    date.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(if days < 0 { Date::MIN } else { Date::MAX })
+}
+
+/// A beginning that comes twice is the second; one that the clock skips is the moment of the skip.
+fn begin(zone: &TimeZone, date: Date, time: Time) -> Timestamp {
+    resolve(zone, date, time, |first, second| first.max(second))
+}
+
+/// An end that comes twice is the first; one that the clock skips is the moment of the skip.
+fn end(zone: &TimeZone, date: Date, time: Time) -> Timestamp {
+    resolve(zone, date, time, |first, second| first.min(second))
+}
+
+fn resolve(zone: &TimeZone, date: Date, time: Time, choose: impl Fn(Timestamp, Timestamp) -> Timestamp) -> Timestamp {
+    let wall = date.to_datetime(time);
+    let at = |offset: jiff::tz::Offset| {
+        offset.to_timestamp(wall).unwrap_or(if wall.year() < 0 { Timestamp::MIN } else { Timestamp::MAX })
+    };
+    match zone.to_ambiguous_timestamp(wall).offset() {
+        AmbiguousOffset::Unambiguous { offset } => at(offset),
+        AmbiguousOffset::Fold { before, after } => choose(at(before), at(after)),
+        // The skip itself lies between what the two offsets make of the wall time.
+        AmbiguousOffset::Gap { before, after } => {
+            let early = at(before).min(at(after));
+            zone.following(early).next().map_or(early, |skip| skip.timestamp())
+        }
+    }
+}
+
+/// Whether the clock skips or repeats this time of day on this date.
+pub fn is_ambiguous(zone: &TimeZone, date: Date, time: Time) -> bool {
+    zone.to_ambiguous_timestamp(date.to_datetime(time)).is_ambiguous()
+}
+
+/// Sorted intervals that neither touch nor overlap.
+fn merge(mut intervals: Vec<(Timestamp, Timestamp)>) -> Vec<(Timestamp, Timestamp)> {
+    intervals.retain(|(start, end)| start < end);
+    intervals.sort();
+    let mut merged: Vec<(Timestamp, Timestamp)> = Vec::new();
+    for (start, end) in intervals {
+        match merged.last_mut() {
+            Some((_, last)) if start <= *last => *last = (*last).max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+fn subtract(low: Vec<(Timestamp, Timestamp)>, high: &[(Timestamp, Timestamp)]) -> Vec<(Timestamp, Timestamp)> {
+    high.iter().fold(low, |low, (from, to)| {
+        low.into_iter()
+            .flat_map(|(start, end)| [(start, end.min(*from)), (start.max(*to), end)])
+            .filter(|(start, end)| start < end)
+            .collect()
+    })
+}
+
+/// A measure of traffic that must be low for anything to be lent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Guard {
+    /// A query that gives one number.
+    #[schemars(length(min = 1))]
+    pub prometheus: String,
+    /// Nothing is lent while the number is at or above this.
+    pub below: Ratio,
+    /// A sample older than this counts as unknown, and nothing is lent.
+    pub stale_after: Duration,
+}
+
+/// Whose work goes first.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ReclaimOrder {
+    /// The work that loses least.
+    #[default]
+    CheapestFirst,
+}
+/// A date on which the tide is high or low all day.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Exception {
+    /// The date, in the tide's time zone.
+    pub date: Day,
+    /// What the tide is on it.
+    pub tide: Level,
+}
+
+/// What the tide is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Level {
+    /// Nothing is lent.
+    High,
+    /// What the schedule says is lent and resized.
+    Low,
+}
+

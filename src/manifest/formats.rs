@@ -1,0 +1,289 @@
+//! How single words may look: one table of formats, each with a pattern for editors and API servers and a check that
+//! explains itself. Schemas name a format in `x-tidewright-format`; the walk looks it up here.
+//!
+//! These are the borders where the rules of Kubernetes and EC2 are kept: a name that is legal here is legal there.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::fleet::reservation::End;
+use crate::ids::{
+    GpuModel, InstanceType, LayoutName, LevelName, MigProfile, PoolName, QuotaName, ReservationName, TierName, Zone,
+};
+use crate::units::{Day, Days, Duration, Instant, Malformed, Percent, Ratio, TimeOfDay, Usd, ZoneName};
+
+/// One way in which a word may look.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    pub name: &'static str,
+    /// A regular expression of ECMA 262 that also RE2 reads. Looser than `check` where a pattern cannot say it.
+    pub pattern: &'static str,
+    pub check: fn(&str) -> Result<(), Malformed>,
+}
+
+pub fn format(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+const FORMATS: &[Format] = &[
+    Format { name: "name", pattern: "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", check: name },
+    Format { name: "subdomain", pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$", check: subdomain },
+    Format { name: "cohort", pattern: "^[a-z0-9]([-a-z0-9/]{0,251}[a-z0-9])?$", check: cohort },
+    Format {
+        name: "labelKey",
+        pattern: "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        check: label_key,
+    },
+    Format { name: "labelValue", pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$", check: label_value },
+    Format { name: "instanceType", pattern: "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$", check: instance_type },
+    Format { name: "gpuModel", pattern: "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$", check: instance_type },
+    Format { name: "migProfile", pattern: "^[1-9]g\\.[1-9][0-9]{0,3}gb([+-][a-z.]{1,16})?$", check: mig_profile },
+    Format { name: "zone", pattern: "^[a-z]{2}(-[a-z]+)+-[0-9](-[a-z0-9]+)*[a-z]?$", check: zone },
+    Format { name: "region", pattern: "^[a-z]{2}(-[a-z]+)+-[0-9]$", check: region },
+    Format { name: "accountId", pattern: "^[0-9]{12}$", check: account_id },
+    Format { name: "url", pattern: "^https?://[^ ]+$", check: url },
+    Format { name: "reservationId", pattern: "^cr-[0-9a-f]{8,17}$", check: reservation_id },
+    Format { name: "imageId", pattern: "^ami-[0-9a-f]{8,17}$", check: image_id },
+    Format { name: "ssmName", pattern: "^/[-A-Za-z0-9_./]{1,1010}$", check: ssm_name },
+    Format { name: "conditionType", pattern: "^[A-Za-z]([-A-Za-z0-9_./]{0,314}[A-Za-z0-9])?$", check: condition_type },
+    Format { name: "duration", pattern: "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$", check: parses::<Duration> },
+    Format { name: "timeOfDay", pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$", check: parses::<TimeOfDay> },
+    Format { name: "days", pattern: DAYS, check: parses::<Days> },
+    Format { name: "percent", pattern: "^([1-9][0-9]?|100)%$", check: parses::<Percent> },
+    Format { name: "timeZone", pattern: "^[A-Z][-+A-Za-z0-9_]*(/[-+A-Za-z0-9_]+)*$", check: parses::<ZoneName> },
+    Format { name: "date", pattern: "^[0-9]{4}-[0-9]{2}-[0-9]{2}$", check: parses::<Day> },
+    Format { name: "instant", pattern: INSTANT, check: parses::<Instant> },
+    Format { name: "end", pattern: END, check: parses::<End> },
+    Format { name: "usd", pattern: "", check: parses::<Usd> },
+    Format { name: "ratio", pattern: "", check: parses::<Ratio> },
+];
+
+const DAYS: &str = "^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))?$";
+const INSTANT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}.*$";
+const END: &str = "^(never|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}.*)$";
+
+fn parses<T: FromStr<Err = Malformed>>(text: &str) -> Result<(), Malformed> {
+    text.parse::<T>().map(drop)
+}
+
+fn expect(holds: bool, expected: &str) -> Result<(), Malformed> {
+    if holds { Ok(()) } else { Err(Malformed(expected.into())) }
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|b| inner(b) || b == b'-')
+        && text.bytes().next().is_some_and(inner)
+        && text.bytes().last().is_some_and(inner)
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+fn is_qualified(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && text.bytes().last().is_some_and(|b| b.is_ascii_alphanumeric())
+}
+
+fn name(text: &str) -> Result<(), Malformed> {
+    expect(is_label(text), "a name of at most 63 lower-case letters, digits and `-`, beginning and ending with a letter or digit")
+}
+
+fn subdomain(text: &str) -> Result<(), Malformed> {
+    expect(is_subdomain(text), "a name of lower-case letters, digits, `-` and `.`, as Kubernetes has it")
+}
+
+fn cohort(text: &str) -> Result<(), Malformed> {
+    expect(
+        text.len() <= 253 && text.split('/').all(is_label),
+        "a cohort's name, or the path to a nested one such as research/vision",
+    )
+}
+
+fn label_key(text: &str) -> Result<(), Malformed> {
+    let (prefix, key) = text.split_once('/').map_or((None, text), |(prefix, key)| (Some(prefix), key));
+    expect(prefix.is_none_or(is_subdomain) && is_qualified(key), "a label's key such as workload or example.com/workload")
+}
+
+fn label_value(text: &str) -> Result<(), Malformed> {
+    expect(
+        text.is_empty() || is_qualified(text),
+        "a label's value: at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit",
+    )
+}
+
+fn instance_type(text: &str) -> Result<(), Malformed> {
+    expect(text.len() <= 63 && is_subdomain(text), "a name such as p5.48xlarge or dgx-h100")
+}
+
+fn mig_profile(text: &str) -> Result<(), Malformed> {
+    let rest = text.strip_prefix(|c: char| ('1'..='9').contains(&c)).and_then(|rest| rest.strip_prefix("g."));
+    let parts = rest.and_then(|rest| rest.split_once("gb"));
+    let fine = parts.is_some_and(|(gb, suffix)| {
+        let number = !gb.is_empty() && gb.len() <= 4 && !gb.starts_with('0') && gb.bytes().all(|b| b.is_ascii_digit());
+        let letters = |s: &str| (1..=16).contains(&s.len()) && s.bytes().all(|b| b.is_ascii_lowercase() || b == b'.');
+        number && (suffix.is_empty() || suffix.strip_prefix(['+', '-']).is_some_and(letters))
+    });
+    expect(fine, "a MIG profile such as 1g.10gb or 1g.10gb+me")
+}
+
+fn region(text: &str) -> Result<(), Malformed> {
+    let parts: Vec<&str> = text.split('-').collect();
+    let letters = |s: &&str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_lowercase());
+    let fine = parts.len() >= 3
+        && parts[0].len() == 2
+        && parts[..parts.len() - 1].iter().all(letters)
+        && parts[parts.len() - 1].len() == 1
+        && parts[parts.len() - 1].bytes().all(|b| b.is_ascii_digit());
+    expect(fine, "a region such as us-west-2")
+}
+
+fn zone(text: &str) -> Result<(), Malformed> {
+    let fine = text.len() <= 63
+        && text.bytes().next().is_some_and(|b| b.is_ascii_lowercase())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && text.matches('-').count() >= 2
+        && text.bytes().last().is_some_and(|b| b.is_ascii_lowercase())
+        && text.bytes().any(|b| b.is_ascii_digit())
+        && !text.contains("--");
+    expect(fine, "an availability zone such as us-west-2a")
+}
+
+fn account_id(text: &str) -> Result<(), Malformed> {
+    expect(text.len() == 12 && text.bytes().all(|b| b.is_ascii_digit()), "an account id of 12 digits, in quotes")
+}
+
+fn url(text: &str) -> Result<(), Malformed> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    expect(rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(' ')), "a URL such as http://127.0.0.1:5000")
+}
+
+fn hex_id(text: &str, prefix: &str) -> bool {
+    text.strip_prefix(prefix).is_some_and(|rest| {
+        (8..=17).contains(&rest.len()) && rest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    })
+}
+
+fn reservation_id(text: &str) -> Result<(), Malformed> {
+    expect(hex_id(text, "cr-"), "the id of a capacity reservation such as cr-0123456789abcdef0")
+}
+
+fn image_id(text: &str) -> Result<(), Malformed> {
+    expect(hex_id(text, "ami-"), "the id of an image such as ami-0123456789abcdef0")
+}
+
+fn ssm_name(text: &str) -> Result<(), Malformed> {
+    let letters = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/');
+    expect(
+        text.starts_with('/') && (2..=1011).contains(&text.len()) && text.bytes().all(letters),
+        "the name of an SSM parameter, beginning with `/`",
+    )
+}
+
+fn condition_type(text: &str) -> Result<(), Malformed> {
+    let letters = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/');
+    let fine = (1..=316).contains(&text.len())
+        && text.bytes().all(letters)
+        && text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
+        && text.bytes().last().is_some_and(|b| b.is_ascii_alphanumeric());
+    expect(fine, "the type of a node condition such as AcceleratedHardwareReady")
+}
+
+impl FromStr for End {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        text.parse().map(Self::At).map_err(|_| Malformed("`never`, or an instant such as 2027-01-31T00:00Z".into()))
+    }
+}
+
+impl Serialize for End {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Never => serializer.serialize_str("never"),
+            Self::At(instant) => serializer.collect_str(instant),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for End {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+macro_rules! schema_of_words {
+    ($($name:ident: $kind:literal, $format:literal;)*) => {$(
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": $kind, "x-tidewright-format": $format})
+            }
+        }
+    )*};
+}
+
+schema_of_words! {
+    PoolName: "string", "name";
+    ReservationName: "string", "name";
+    LayoutName: "string", "name";
+    TierName: "string", "name";
+    QuotaName: "string", "name";
+    LevelName: "string", "name";
+    InstanceType: "string", "instanceType";
+    GpuModel: "string", "gpuModel";
+    MigProfile: "string", "migProfile";
+    Zone: "string", "zone";
+    Duration: "string", "duration";
+    TimeOfDay: "string", "timeOfDay";
+    Days: "string", "days";
+    Percent: "string", "percent";
+    ZoneName: "string", "timeZone";
+    Day: "string", "date";
+    Instant: "string", "instant";
+    End: "string", "end";
+    Usd: "number", "usd";
+    Ratio: "number", "ratio";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(format_name: &str, good: &[&str], bad: &[&str]) {
+        let format = format(format_name).expect("a format");
+        for text in good {
+            assert_eq!((format.check)(text), Ok(()), "{format_name}: {text}");
+        }
+        for text in bad {
+            assert!((format.check)(text).is_err(), "{format_name}: {text}");
+        }
+    }
+
+    #[test]
+    fn names_follow_kubernetes_and_ec2() {
+        check("name", &["a", "h100-base", "0x"], &["", "-a", "a-", "A", "a.b", "a_b", &"a".repeat(64)]);
+        check("labelKey", &["gpu", "example.com/Gpu_1"], &["", "/x", "Example.com/x", "a/b/c", "-x"]);
+        check("labelValue", &["", "h100", "A_b.c"], &["a b", "-a", "a/"]);
+        check("migProfile", &["1g.10gb", "1g.5gb+me", "1g.24gb+me.all", "1g.24gb-me"], &["1g", "0g.5gb", "1g.05gb", "1g.5GB"]);
+        check("zone", &["us-west-2a", "us-west-2-lax-1a"], &["us-west-2", "west", "US-west-2a"]);
+        check("region", &["us-west-2", "ap-southeast-4", "us-gov-west-1"], &["us-west-2a", "us", "us-west"]);
+        check("accountId", &["123456789012"], &["12345678901", "12345678901a"]);
+        check("cohort", &["research", "research/vision"], &["", "/a", "a/", "a//b", "A"]);
+    }
+}

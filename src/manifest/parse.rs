@@ -1,0 +1,166 @@
+//! Source files to manifests: every mistake in the shape of every document at once.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use super::shape::shape;
+use super::tree::{self, Node, Value};
+use super::walk::walk;
+use super::{API_VERSION, Body, GROUP, Kind, Manifest, Spec};
+use crate::diag::{Diagnostic, Sources, Span, codes, nearest};
+
+/// More mistakes than this in one file are not the work of a person; it bounds the memory for any bytes.
+const MAX_MISTAKES: usize = 1_000;
+
+/// Parses all files. A document that is wrong gives a manifest without a body, so that what names it is not reported
+/// too; one that has no name or kind to read gives a manifest without those.
+pub fn parse(sources: &Sources) -> (Vec<Manifest>, Vec<Diagnostic>) {
+    let (mut manifests, mut diagnostics) = (Vec::new(), Vec::new());
+    for (file, _) in sources.iter() {
+        parse_file(sources, file, &mut manifests, &mut diagnostics);
+    }
+    (manifests, diagnostics)
+}
+
+/// Parses one file of the sources and adds what it finds. Files that are not YAML are passed over.
+pub fn parse_file(sources: &Sources, file: u32, manifests: &mut Vec<Manifest>, diagnostics: &mut Vec<Diagnostic>) {
+    let source = sources.file(file);
+    if !(source.path.ends_with(".yaml") || source.path.ends_with(".yml")) {
+        return;
+    }
+    let (documents, mut found) = tree::documents(file, &source.text);
+    let mut empty = found.is_empty();
+    let mut broken: Vec<Span> = found.iter().filter_map(Diagnostic::span).collect();
+    broken.sort();
+    for document in documents {
+        if found.len() > MAX_MISTAKES {
+            found.push(
+                Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_MISTAKES} mistakes in one file"))
+                    .at(document.span, "the documents from here on were not looked at"),
+            );
+            manifests.push(unreadable(document.span));
+            break;
+        }
+        match document.root {
+            None => manifests.push(unreadable(document.span)),
+            // A document of comments only is no document.
+            Some(Node { value: Value::Scalar { text, plain: true }, .. }) if text.is_empty() => continue,
+            Some(root) => {
+                let first = broken.partition_point(|span| span.start < root.span.start);
+                let hurt = broken.get(first).is_some_and(|span| span.start <= root.span.end);
+                manifests.push(read(root, hurt, &mut found));
+            }
+        }
+        empty = false;
+    }
+    if empty {
+        let start = Span { file, start: 0, end: 0 };
+        found.push(
+            Diagnostic::warning(codes::EMPTY_FILE, "the file holds no document")
+                .at(start, "")
+                .hint("write a document into it, or remove the file"),
+        );
+    }
+    diagnostics.append(&mut found);
+}
+
+fn unreadable(span: Span) -> Manifest {
+    Manifest { tree: Node { span, value: Value::Broken }, kind: None, name: None, body: None }
+}
+
+fn read(root: Node, hurt: bool, found: &mut Vec<Diagnostic>) -> Manifest {
+    let before = found.len();
+    let kind = head(&root, found);
+    let name = root.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Node::as_str).map(String::from);
+    let Some(kind) = kind else {
+        return Manifest { tree: root, kind: None, name, body: None };
+    };
+    let value = walk(&root, shape(kind), found);
+    let clean = !hurt && !found[before..].iter().any(Diagnostic::is_error);
+    let body = clean.then(|| decode(kind, value)).and_then(|decoded| match decoded {
+        Ok(body) => Some(body),
+        // The walk and the spec types disagree. That is a bug of ours, but no reason to lose the other mistakes.
+        Err(error) => {
+            found.push(Diagnostic::error(codes::WRONG_TYPE, error.to_string()).at(root.span, ""));
+            None
+        }
+    });
+    Manifest { tree: root, kind: Some(kind), name, body }
+}
+
+/// The kind, if the document says one that exists and a version that is read.
+fn head(root: &Node, found: &mut Vec<Diagnostic>) -> Option<Kind> {
+    let Value::Map(_) = &root.value else {
+        if !matches!(root.value, Value::Broken) {
+            found.push(
+                Diagnostic::error(codes::WRONG_TYPE, "a document is a mapping")
+                    .at(Span { end: root.span.end.min(root.span.start + 40), ..root.span }, "this is not")
+                    .hint("begin it with `apiVersion: tidewright.dev/v1alpha1`"),
+            );
+        }
+        return None;
+    };
+    let start = Span { end: root.span.start + 1, ..root.span };
+    let word = |key: &str| root.entry(key).map(|entry| (entry.node.as_str().unwrap_or(""), entry.node.span));
+    let version_is_fine = match word("apiVersion") {
+        Some((API_VERSION, _)) => true,
+        Some((other, span)) => {
+            let message = if other.starts_with(GROUP) {
+                format!("this program reads {API_VERSION}, not `{other}`")
+            } else {
+                format!("`{other}` is not an apiVersion of Tidewright")
+            };
+            let hint = format!("write `apiVersion: {API_VERSION}`; documents for other programs belong in another directory");
+            found.push(Diagnostic::error(codes::API_VERSION, message).at(span, "").hint(hint));
+            false
+        }
+        None => {
+            found.push(
+                Diagnostic::error(codes::API_VERSION, "the document has no apiVersion")
+                    .at(start, "")
+                    .hint(format!("add `apiVersion: {API_VERSION}`")),
+            );
+            false
+        }
+    };
+    let kinds = || Kind::ALL.iter().map(|kind| kind.name());
+    match word("kind") {
+        Some((name, span)) => {
+            let kind = Kind::ALL.iter().copied().find(|kind| kind.name() == name);
+            if kind.is_none() && version_is_fine {
+                let hint = match nearest(name, kinds()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the kinds are {}", kinds().collect::<Vec<_>>().join(", ")),
+                };
+                found.push(Diagnostic::error(codes::KIND, format!("there is no kind `{name}`")).at(span, "").hint(hint));
+            }
+            kind.filter(|_| version_is_fine)
+        }
+        None => {
+            if version_is_fine {
+                let hint = format!("add `kind: …`, one of {}", kinds().collect::<Vec<_>>().join(", "));
+                found.push(Diagnostic::error(codes::KIND, "the document has no kind").at(start, "").hint(hint));
+            }
+            None
+        }
+    }
+}
+
+fn decode(kind: Kind, mut value: Json) -> Result<Body, serde_json::Error> {
+    fn spec<T: DeserializeOwned>(value: Json) -> Result<T, serde_json::Error> {
+        serde_json::from_value(value)
+    }
+    let body = value["spec"].take();
+    let spec = match kind {
+        Kind::Fleet => Spec::Fleet(spec(body)?),
+        Kind::Reservation => Spec::Reservation(spec(body)?),
+        Kind::NodePool => Spec::NodePool(spec(body)?),
+        Kind::GpuLayout => Spec::GpuLayout(spec(body)?),
+        Kind::PreemptionTier => Spec::PreemptionTier(spec(body)?),
+        Kind::Quota => Spec::Quota(spec(body)?),
+        Kind::TideSchedule => Spec::TideSchedule(spec(body)?),
+        Kind::SchedulerProfile => Spec::SchedulerProfile(spec(body)?),
+        Kind::HealthPolicy => Spec::HealthPolicy(spec(body)?),
+    };
+    Ok(Body { metadata: serde_json::from_value(value["metadata"].take())?, spec })
+}

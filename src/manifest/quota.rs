@@ -1,0 +1,89 @@
+//! `kind: Quota` as written: a team's share, what it may borrow, what it lends.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::quota::Amount;
+use crate::ids::{PoolName, TierName};
+
+/// A team's share: its floor, what it may borrow, what it lends. It becomes a Kueue ClusterQueue with its
+/// LocalQueues.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.cohort) || !has(self.shares) || self.shares.all(s, !has(s.borrow) && !has(s.lend))",
+     "message": "TW503: borrowing and lending need a cohort"}
+]))]
+pub struct QuotaSpec {
+    /// The ClusterQueue to adopt or to create. Absent: the object's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "subdomain"))]
+    pub cluster_queue: Option<String>,
+    /// The namespaces whose work counts here.
+    #[schemars(length(min = 1))]
+    pub namespaces: Vec<NamespaceSpec>,
+    /// The group that borrows and lends among itself. Cohorts may nest: `research/vision`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "cohort"))]
+    pub cohort: Option<String>,
+    /// The tiers that its work may ask for, enforced at admission. The first is the default.
+    #[schemars(length(min = 1))]
+    pub tiers: Vec<TierName>,
+    /// Its share of each pool, because a queue counts for each pool apart. A pool that is not named is not used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<Share>,
+    /// The most it may use over all its pools together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Amount>,
+    /// Its weight when what is free is shared out.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub weight: u32,
+    /// Nobody uses this queue any more: remove it from the cluster. Removing the document leaves it there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retire: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A namespace whose work counts in a quota.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamespaceSpec {
+    /// The namespace.
+    #[schemars(extend("x-tidewright-format" = "name"))]
+    pub name: String,
+    /// The LocalQueue in it. Absent: `default`, which Kueue gives to work that names no queue.
+    #[serde(default = "default_queue")]
+    #[schemars(extend("x-tidewright-format" = "name"))]
+    pub local_queue: String,
+}
+
+fn default_queue() -> String {
+    "default".into()
+}
+
+/// A share of one pool.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.lend) || !has(self.lend.gpus) || !has(self.guarantee.gpus) || self.lend.gpus <= self.guarantee.gpus",
+     "message": "TW502: a queue lends at most what it is guaranteed"},
+    {"rule": "!has(self.lend) || !has(self.lend.nodes) || !has(self.guarantee.nodes) || self.lend.nodes <= self.guarantee.nodes",
+     "message": "TW502: a queue lends at most what it is guaranteed"}
+]))]
+pub struct Share {
+    /// The pool.
+    pub pool: PoolName,
+    /// What it always gets back.
+    pub guarantee: Amount,
+    /// What it may use beyond its guarantee while others leave it free. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub borrow: Option<Amount>,
+    /// How much of its guarantee others may use while it is free. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lend: Option<Amount>,
+}
+

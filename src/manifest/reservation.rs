@@ -1,0 +1,81 @@
+//! `kind: Reservation` as written: capacity that is held, and paid for, whether used or not.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::reservation::{Approval, BlockWindow, End, Extend, Manage, Match, StartBetween};
+use crate::ids::{InstanceType, Zone};
+use crate::units::{Duration, Usd};
+
+/// Capacity that is held, and paid for, whether used or not: an EC2 capacity reservation (`onDemand`) or a Capacity
+/// Block (`capacityBlock`).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-tidewright-one-of" = [["onDemand", "capacityBlock"]]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.onDemand) || has(self.zone)", "message": "TW104: an on-demand reservation needs `zone`"},
+    {"rule": "!has(self.capacityBlock) || self.nodes <= 64",
+     "message": "TW408: one Capacity Block holds at most 64 nodes"}
+]))]
+pub struct ReservationSpec {
+    /// The id of a reservation that exists, to adopt it. Absent: it is created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "reservationId"))]
+    pub id: Option<String>,
+    /// `full`: created, changed and given back here. `observe`: used and watched only, because another tool or
+    /// account owns it.
+    #[serde(default)]
+    pub manage: Manage,
+    /// The instance type it holds.
+    pub instance_type: InstanceType,
+    /// The availability zone. Needed for `onDemand`; a Capacity Block's zone comes with its offering.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Zone>,
+    /// How many nodes it holds.
+    #[schemars(range(min = 1, max = 1000))]
+    pub nodes: u32,
+    /// An on-demand capacity reservation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_demand: Option<OnDemandReservation>,
+    /// A Capacity Block: bought once, paid upfront, never cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_block: Option<CapacityBlock>,
+}
+
+/// An on-demand capacity reservation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OnDemandReservation {
+    /// When it ends: `never`, or an instant such as `2027-01-31T00:00Z`. Its nodes run on afterwards, at the
+    /// on-demand price.
+    #[serde(default)]
+    pub end: End,
+    /// `targeted`: only pools that name it use it. `open`: anything of its type and zone does.
+    #[serde(default)]
+    pub r#match: Match,
+    /// Give the reservation back. Its nodes run on, at the on-demand price.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancel: bool,
+}
+
+/// A Capacity Block: bought once, paid upfront, never cancelled. It needs an approval.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CapacityBlock {
+    /// How long it lasts: whole days up to 14, then whole weeks up to 182 days.
+    pub duration: Duration,
+    /// The dates between which it may start. Needed unless `window` says when it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_between: Option<StartBetween>,
+    /// The window of a block that is bought already (with `id`), as EC2 shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<BlockWindow>,
+    /// What it may cost at most, in US dollars, upfront.
+    pub max_upfront_usd: Usd,
+    /// The approval to buy, written by a person. Absent: offers are shown, nothing is bought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+    /// An extension to buy before the block ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extend: Option<Extend>,
+}

@@ -1,0 +1,32 @@
+//! `kind: SchedulerProfile` as written: how pods meet nodes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::policy::{Gang, Score};
+use crate::ids::{LevelName, PoolName};
+
+/// How pods meet nodes: packed or spread, gangs, topology. A pool has one scheduler, because two on one node race.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SchedulerProfileSpec {
+    /// `pack` fills nodes one after the other, `spread` fills them alike.
+    pub score: Score,
+    /// All pods of a job or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<Gang>,
+    /// How pods of a job sit on the fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+    /// The pools it schedules.
+    #[schemars(length(min = 1))]
+    pub pools: Vec<PoolName>,
+}
+
+/// How pods of a job sit on the fabric.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Topology {
+    /// The level of the fabric that they should share.
+    pub prefer: LevelName,
+}
