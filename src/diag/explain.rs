@@ -97,6 +97,7 @@ mod tests {
             last = Some(code);
         }
         assert!(last.is_some());
+        assert!(STORIES.lines().all(|line| line.chars().count() <= 120), "the terminal shows the lines as they stand");
     }
 
     #[test]
