@@ -1,7 +1,7 @@
 """Holds the published JSON Schemas against the example fleets, with another YAML reader and another validator.
 
-The program reads its language with its own parser; editors, CI services and other tools read it with these schemas. Both must
-agree, so every document under examples/ and clusters/ has to
+The program reads its language with its own parser; editors, CI services and other tools read it with these schemas.
+Both must agree, so every document under examples/ and clusters/ has to
 
 - stand in a file that begins with the editor's schema line, whose path exists;
 - be allowed by the schema of its kind and by the schema of any kind;
@@ -55,7 +55,8 @@ for tag, pattern in {
     "null": r"^(?:null|Null|NULL|~|)$",
     "bool": r"^(?:true|True|TRUE|false|False|FALSE)$",
     "int": r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$",
-    "float": r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+    "float": r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
 }.items():
     CoreLoader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern), None)
 CoreLoader.add_constructor("tag:yaml.org,2002:int", CoreLoader.construct_core_int)
