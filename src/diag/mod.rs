@@ -4,6 +4,7 @@
 //! rendered. Every rule has a [`Code`] with a story (`codes`). Not here: how a diagnostic looks (`render`).
 
 pub mod codes;
+pub mod explain;
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

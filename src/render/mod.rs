@@ -1,0 +1,6 @@
+//! How things look: every word on the screen, and every format that another program reads.
+//!
+//! Pure: text goes in and out, the caller prints it. Not here: what is true (the modules above), and where the text
+//! goes (`cli`).
+
+pub mod diagnostics;
