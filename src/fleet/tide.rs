@@ -68,6 +68,9 @@ pub struct Calendar {
     hard_at: SignedDuration,
 }
 
+/// A tide that stays low for longer than this, in days, counts as one that never turns.
+const LONGEST_LOW: i32 = 800;
+
 impl Tide {
     /// The pools that it says something about.
     pub fn pools(&self) -> impl Iterator<Item = &PoolName> {
@@ -77,18 +80,19 @@ impl Tide {
     /// When it is low between two instants. Intervals that reach beyond them are whole.
     pub fn calendar(&self, from: Timestamp, to: Timestamp) -> Calendar {
         let zone = self.zone.zone();
-        // Windows are at most a day long, so what covers an edge begins at most two civil days before it.
-        let mut margin = 3;
+        // Windows are at most a day long, so what covers an instant begins at most two civil days before it; an
+        // interval must be seen to be longer than the lead.
+        let before = 3 + i32::try_from(self.lead.as_secs() / 86_400).unwrap_or(i32::MAX / 2);
+        let mut after = 3;
         let low = loop {
-            let first = civil(from, &zone, -margin);
-            let last = civil(to, &zone, margin);
-            let low = self.low_between(&zone, first, last);
-            // An interval that ends at the edge of what was looked at may be longer: look further.
-            let cut = low.last().is_some_and(|(_, end)| civil(*end, &zone, 2) > last);
-            if !cut || margin > 800 {
+            let last = civil(to, &zone, after);
+            let low = self.low_between(&zone, civil(from, &zone, -before), last);
+            // An interval that reaches the end of what was looked at may be longer: look further.
+            let cut = low.iter().any(|(start, end)| *start <= to && civil(*end, &zone, 0) >= last);
+            if !cut || after > LONGEST_LOW {
                 break low;
             }
-            margin *= 3;
+            after *= 3;
         };
         let low = low.into_iter().filter(|(start, end)| *end > from && *start <= to).collect();
         Calendar { low, lead: self.lead.signed(), hard_at: self.hard_at.signed() }
@@ -111,10 +115,10 @@ impl Tide {
                 }
             }
             if let Some(exception) = self.exceptions.iter().find(|exception| exception.date.0 == date) {
-                let day = (end(zone, date, Time::midnight()), end(zone, next, Time::midnight()));
+                let midnight = Time::midnight();
                 match exception.tide {
-                    Level::Low => low.push(day),
-                    Level::High => high.push(day),
+                    Level::Low => low.push((begin(zone, date, midnight), end(zone, next, midnight))),
+                    Level::High => high.push((end(zone, date, midnight), begin(zone, next, midnight))),
                 }
             }
             if date == next {
@@ -235,6 +239,7 @@ pub enum ReclaimOrder {
     #[default]
     CheapestFirst,
 }
+
 /// A date on which the tide is high or low all day.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
