@@ -7,3 +7,4 @@ pub mod ids;
 pub mod diag;
 pub mod units;
 pub mod hardware;
+pub mod render;
