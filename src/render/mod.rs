@@ -4,3 +4,4 @@
 //! goes (`cli`).
 
 pub mod diagnostics;
+pub mod hardware;
