@@ -1,1 +1,7 @@
-fn main() {}
+//! The program: arguments to the command line, its exit code out.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tidewright::cli::run()
+}

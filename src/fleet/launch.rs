@@ -120,7 +120,7 @@ pub struct UserData {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Subnets {
     /// The tags that a subnet must carry.
-    #[schemars(length(min = 1))]
+    #[schemars(extend("minProperties" = 1))]
     pub tags: BTreeMap<String, String>,
     /// Only subnets in these zones. Absent: all that carry the tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -132,7 +132,7 @@ pub struct Subnets {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tagged {
     /// The tags that a thing must carry.
-    #[schemars(length(min = 1))]
+    #[schemars(extend("minProperties" = 1))]
     pub tags: BTreeMap<String, String>,
 }
 

@@ -53,11 +53,18 @@ pub struct Resize {
 pub enum Phase {
     High,
     /// Nodes are lent until `reclaim_at`.
-    Low { reclaim_at: Timestamp },
+    Low {
+        reclaim_at: Timestamp,
+    },
     /// Lent nodes are asked back, gently until `hard_at`; they are back at `due`.
-    Reclaiming { hard_at: Timestamp, due: Timestamp },
+    Reclaiming {
+        hard_at: Timestamp,
+        due: Timestamp,
+    },
     /// What is still there is evicted; the nodes are back at `due`.
-    HardReclaim { due: Timestamp },
+    HardReclaim {
+        due: Timestamp,
+    },
 }
 
 /// When a tide is low, over some time: intervals that neither touch nor overlap, in order.
@@ -161,7 +168,11 @@ fn back(from: Timestamp, by: SignedDuration) -> Timestamp {
 
 fn civil(at: Timestamp, zone: &TimeZone, days: i32) -> Date {
     let date = zone.to_datetime(at).date();
-    date.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(if days < 0 { Date::MIN } else { Date::MAX })
+    date.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(if days < 0 {
+        Date::MIN
+    } else {
+        Date::MAX
+    })
 }
 
 /// A beginning that comes twice is the second; one that the clock skips is the moment of the skip.
@@ -259,4 +270,3 @@ pub enum Level {
     /// What the schedule says is lent and resized.
     Low,
 }
-

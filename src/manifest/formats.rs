@@ -94,7 +94,10 @@ fn is_qualified(text: &str) -> bool {
 }
 
 fn name(text: &str) -> Result<(), Malformed> {
-    expect(is_label(text), "a name of at most 63 lower-case letters, digits and `-`, beginning and ending with a letter or digit")
+    expect(
+        is_label(text),
+        "a name of at most 63 lower-case letters, digits and `-`, beginning and ending with a letter or digit",
+    )
 }
 
 fn subdomain(text: &str) -> Result<(), Malformed> {
@@ -110,7 +113,10 @@ fn cohort(text: &str) -> Result<(), Malformed> {
 
 fn label_key(text: &str) -> Result<(), Malformed> {
     let (prefix, key) = text.split_once('/').map_or((None, text), |(prefix, key)| (Some(prefix), key));
-    expect(prefix.is_none_or(is_subdomain) && is_qualified(key), "a label's key such as workload or example.com/workload")
+    expect(
+        prefix.is_none_or(is_subdomain) && is_qualified(key),
+        "a label's key such as workload or example.com/workload",
+    )
 }
 
 fn label_value(text: &str) -> Result<(), Malformed> {
@@ -280,7 +286,11 @@ mod tests {
         check("name", &["a", "h100-base", "0x"], &["", "-a", "a-", "A", "a.b", "a_b", &"a".repeat(64)]);
         check("labelKey", &["gpu", "example.com/Gpu_1"], &["", "/x", "Example.com/x", "a/b/c", "-x"]);
         check("labelValue", &["", "h100", "A_b.c"], &["a b", "-a", "a/"]);
-        check("migProfile", &["1g.10gb", "1g.5gb+me", "1g.24gb+me.all", "1g.24gb-me"], &["1g", "0g.5gb", "1g.05gb", "1g.5GB"]);
+        check(
+            "migProfile",
+            &["1g.10gb", "1g.5gb+me", "1g.24gb+me.all", "1g.24gb-me"],
+            &["1g", "0g.5gb", "1g.05gb", "1g.5GB"],
+        );
         check("zone", &["us-west-2a", "us-west-2-lax-1a"], &["us-west-2", "west", "US-west-2a"]);
         check("region", &["us-west-2", "ap-southeast-4", "us-gov-west-1"], &["us-west-2a", "us", "us-west"]);
         check("accountId", &["123456789012"], &["12345678901", "12345678901a"]);

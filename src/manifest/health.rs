@@ -24,4 +24,3 @@ pub struct HealthPolicySpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admit: Vec<Admit>,
 }
-

@@ -44,7 +44,7 @@ pub struct MigPart {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<u32>,
     /// How many slices of each profile a GPU is cut into.
-    #[schemars(length(min = 1))]
+    #[schemars(extend("minProperties" = 1))]
     #[schemars(extend("x-tidewright-key-format" = "migProfile"))]
     pub slices: BTreeMap<MigProfile, Slices>,
 }
@@ -53,4 +53,3 @@ pub struct MigPart {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Slices(#[schemars(range(min = 1, max = 100))] pub u32);
-

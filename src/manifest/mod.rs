@@ -4,6 +4,7 @@
 //! here and nowhere else; what they mean lives in `fleet`. Spec types stay plain (no positions in them), so that the
 //! same types give the schemas; positions are in the tree beside them.
 
+pub mod csv;
 pub mod fleet;
 pub mod formats;
 pub mod health;
@@ -27,7 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use lower::lower;
-pub use parse::parse;
+pub use parse::{parse, parse_file};
 
 use crate::diag::Span;
 
@@ -141,7 +142,9 @@ impl Kind {
                 ("Fill", "string", ".spec.fill"),
                 ("Layout", "string", ".spec.layout"),
             ],
-            Self::GpuLayout => &[("Replicas", "integer", ".spec.timeSlicing.replicas"), ("Clients", "integer", ".spec.mps.clients")],
+            Self::GpuLayout => {
+                &[("Replicas", "integer", ".spec.timeSlicing.replicas"), ("Clients", "integer", ".spec.mps.clients")]
+            }
             Self::PreemptionTier => &[("Rank", "integer", ".spec.rank"), ("Preempts", "string", ".spec.preempts")],
             Self::Quota => &[("Cohort", "string", ".spec.cohort"), ("Queue", "string", ".spec.clusterQueue")],
             Self::TideSchedule => &[("Zone", "string", ".spec.timeZone"), ("Lead", "string", ".spec.reclaim.lead")],
@@ -173,7 +176,7 @@ impl Manifest {
             span = match (&node.value, step) {
                 // A key of a map is what was chosen; a mapping or a list spans lines, its key says it shorter.
                 (_, Step::Key(_)) => key,
-                (tree::Value::Map(_) | tree::Value::List(_), _) if !self.one_line(node.span) => key_or_head(key, node.span),
+                _ if node.block => key_or_head(key, node),
                 _ => node.span,
             };
         }
@@ -189,16 +192,17 @@ impl Manifest {
         let entry = self.tree.get("metadata").and_then(|metadata| metadata.entry(field));
         entry.map_or(self.tree.span, |entry| entry.node.span)
     }
-
-    /// A block mapping or list spans several lines; a flow one is short enough to underline. Flow collections end with
-    /// a bracket, and that is all the tree needs to know of it.
-    fn one_line(&self, span: Span) -> bool {
-        span.end - span.start < 100
-    }
 }
 
-fn key_or_head(key: Span, value: Span) -> Span {
-    if key.start == value.start { Span { end: value.start + 1, ..value } } else { key }
+/// An entry of a list has no key of its own: the first key in it stands for it.
+fn key_or_head(key: Span, value: &tree::Node) -> Span {
+    if key.start != value.span.start {
+        return key;
+    }
+    match &value.value {
+        tree::Value::Map(entries) => entries.first().map_or(key, |first| first.key_span),
+        _ => Span { end: value.span.start + 1, ..value.span },
+    }
 }
 
 /// One step of a path into a document.

@@ -64,8 +64,9 @@ pub fn parse_file(sources: &Sources, file: u32, manifests: &mut Vec<Manifest>, d
     diagnostics.append(&mut found);
 }
 
-fn unreadable(span: Span) -> Manifest {
-    Manifest { tree: Node { span, value: Value::Broken }, kind: None, name: None, body: None }
+/// Stands for a document of which nothing could be read.
+pub fn unreadable(span: Span) -> Manifest {
+    Manifest { tree: Node { span, value: Value::Broken, block: false }, kind: None, name: None, body: None }
 }
 
 fn read(root: Node, hurt: bool, found: &mut Vec<Diagnostic>) -> Manifest {
@@ -110,7 +111,8 @@ fn head(root: &Node, found: &mut Vec<Diagnostic>) -> Option<Kind> {
             } else {
                 format!("`{other}` is not an apiVersion of Tidewright")
             };
-            let hint = format!("write `apiVersion: {API_VERSION}`; documents for other programs belong in another directory");
+            let hint =
+                format!("write `apiVersion: {API_VERSION}`; documents for other programs belong in another directory");
             found.push(Diagnostic::error(codes::API_VERSION, message).at(span, "").hint(hint));
             false
         }
@@ -132,7 +134,8 @@ fn head(root: &Node, found: &mut Vec<Diagnostic>) -> Option<Kind> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("the kinds are {}", kinds().collect::<Vec<_>>().join(", ")),
                 };
-                found.push(Diagnostic::error(codes::KIND, format!("there is no kind `{name}`")).at(span, "").hint(hint));
+                found
+                    .push(Diagnostic::error(codes::KIND, format!("there is no kind `{name}`")).at(span, "").hint(hint));
             }
             kind.filter(|_| version_is_fine)
         }

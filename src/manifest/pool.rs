@@ -31,7 +31,7 @@ pub struct NodePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
     /// Where its nodes come from, in order: the planner fills from the top.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 100))]
     pub capacity: Vec<Capacity>,
     /// Healthy nodes that are kept out of the queues' quotas, to replace a sick one at once.
     #[serde(default)]
@@ -109,7 +109,7 @@ pub struct Spot {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Existing {
     /// The labels that a node must carry to be chosen.
-    #[schemars(length(min = 1))]
+    #[schemars(extend("minProperties" = 1))]
     #[schemars(extend("x-tidewright-key-format" = "labelKey", "x-tidewright-value-format" = "labelValue"))]
     pub labels: BTreeMap<String, String>,
 }
@@ -128,4 +128,3 @@ pub struct Placement {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart_from: Vec<PoolName>,
 }
-

@@ -31,6 +31,7 @@ pub struct QuotaSpec {
     pub tiers: Vec<TierName>,
     /// Its share of each pool, because a queue counts for each pool apart. A pool that is not named is not used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200))]
     pub shares: Vec<Share>,
     /// The most it may use over all its pools together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,4 +87,3 @@ pub struct Share {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lend: Option<Amount>,
 }
-

@@ -203,7 +203,11 @@ fn merge_choices(object: &mut Map<String, Json>, choices: Vec<Json>) {
         let mut words = Vec::new();
         let mut meanings = Vec::new();
         for choice in &choices {
-            let of_choice = choice.get("const").cloned().into_iter().chain(choice["enum"].as_array().cloned().into_iter().flatten());
+            let of_choice = choice
+                .get("const")
+                .cloned()
+                .into_iter()
+                .chain(choice["enum"].as_array().cloned().into_iter().flatten());
             for word in of_choice {
                 if let (Some(word), Some(meaning)) = (word.as_str(), choice["description"].as_str()) {
                     meanings.push(format!("`{word}`: {meaning}"));
@@ -214,7 +218,8 @@ fn merge_choices(object: &mut Map<String, Json>, choices: Vec<Json>) {
         object.insert("type".into(), "string".into());
         object.insert("enum".into(), Json::Array(words));
         if !meanings.is_empty() {
-            let head = object.get("description").and_then(Json::as_str).map(|text| format!("{text}\n\n")).unwrap_or_default();
+            let head =
+                object.get("description").and_then(Json::as_str).map(|text| format!("{text}\n\n")).unwrap_or_default();
             object.insert("description".into(), format!("{head}{}", meanings.join("\n")).into());
         }
         return;
@@ -253,6 +258,10 @@ fn publish(schema: &mut Json, reader: Reader) {
     let mark = object.remove("x-tidewright-format");
     if mark.as_ref().is_some_and(|mark| mark == "usd") {
         object.insert("minimum".into(), 0.into());
+    }
+    if mark.as_ref().is_some_and(|mark| mark == "name") {
+        // Says what the pattern says, for an API server that works out what a rule over names may cost.
+        object.insert("maxLength".into(), 63.into());
     }
     if let Some(pattern) = pattern(mark) {
         object.insert("pattern".into(), pattern.into());

@@ -110,7 +110,12 @@ fn compile(schema: &Json) -> Shape {
             format: format("x-tidewright-format"),
             min: schema["minLength"].as_u64().unwrap_or(0),
             max: schema["maxLength"].as_u64().unwrap_or(u64::MAX),
-            words: schema["enum"].as_array().into_iter().flatten().filter_map(|w| w.as_str().map(String::from)).collect(),
+            words: schema["enum"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|w| w.as_str().map(String::from))
+                .collect(),
         },
         Some("integer") => Shape::Integer {
             min: schema["minimum"].as_i64().unwrap_or(0),

@@ -84,4 +84,3 @@ pub struct Reclaim {
     /// How long before the end of the window what is still there is evicted without asking.
     pub hard_at: Duration,
 }
-

@@ -23,4 +23,3 @@ pub struct PreemptionTierSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
 }
-

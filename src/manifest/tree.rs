@@ -4,7 +4,7 @@
 //! YAML is refused here and replaced by [`Value::Broken`], so that the walk goes on around it: one run finds every
 //! mistake. Limits keep time and memory in proportion to the bytes read. Called by `parse`; knows no kind.
 
-use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError};
+use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError, StructureStyle};
 
 use crate::diag::{Diagnostic, Span, codes};
 
@@ -21,6 +21,8 @@ pub const MAX_KEYS: usize = 500;
 pub struct Node {
     pub span: Span,
     pub value: Value,
+    /// A list or mapping in block style, which spans lines: better to point at its key than at all of it.
+    pub block: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -86,9 +88,12 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     let mut reader = Reader { file, base, text, diagnostics: Vec::new() };
     if text.len() > MAX_FILE_BYTES {
         reader.diagnostics.push(
-            Diagnostic::error(codes::TOO_LARGE, format!("the file has {} bytes, the limit is {MAX_FILE_BYTES}", text.len()))
-                .at(Span { file, start: 0, end: 0 }, "")
-                .hint("split it into several files"),
+            Diagnostic::error(
+                codes::TOO_LARGE,
+                format!("the file has {} bytes, the limit is {MAX_FILE_BYTES}", text.len()),
+            )
+            .at(Span { file, start: 0, end: 0 }, "")
+            .hint("split it into several files"),
         );
         return (vec![Document { span: Span { file, start: 0, end: 0 }, root: None }], reader.diagnostics);
     }
@@ -145,10 +150,14 @@ struct Reader<'a> {
     diagnostics: Vec<Diagnostic>,
 }
 
+fn is_block(style: StructureStyle) -> bool {
+    style == StructureStyle::Block
+}
+
 /// A collection whose end has not come yet.
 enum Open {
-    List { start: Span, items: Vec<Node> },
-    Map { start: Span, entries: Vec<Entry>, key: Option<(Box<str>, Span)>, skip: bool },
+    List { start: Span, items: Vec<Node>, block: bool },
+    Map { start: Span, entries: Vec<Entry>, key: Option<(Box<str>, Span)>, skip: bool, block: bool },
 }
 
 impl Reader<'_> {
@@ -176,50 +185,69 @@ impl Reader<'_> {
                 Event::DocumentEnd => return (root, None),
                 Event::Scalar(text, style, _, _) => {
                     let plain = style == ScalarStyle::Plain;
-                    Node { span, value: Value::Scalar { text: text.into(), plain } }
+                    Node { span, value: Value::Scalar { text: text.into(), plain }, block: false }
                 }
                 Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                    self.refuse(span, "aliases are not part of the language", "write the value out, or share documents with `include`");
-                    Node { span, value: Value::Broken }
+                    self.refuse(
+                        span,
+                        "aliases are not part of the language",
+                        "write the value out, or share documents with `include`",
+                    );
+                    Node { span, value: Value::Broken, block: false }
                 }
                 Event::Anchor(..) => {
-                    self.refuse(span, "anchors are not part of the language", "remove it, and write the value out where it is used");
+                    self.refuse(
+                        span,
+                        "anchors are not part of the language",
+                        "remove it, and write the value out where it is used",
+                    );
                     continue;
                 }
-                Event::SequenceStart(..) => {
-                    open.push(Open::List { start: span, items: Vec::new() });
+                Event::SequenceStart(style, ..) => {
+                    open.push(Open::List { start: span, items: Vec::new(), block: is_block(style) });
                     too_deep |= self.depth(open.len(), too_deep, span);
                     continue;
                 }
-                Event::MappingStart(..) => {
-                    open.push(Open::Map { start: span, entries: Vec::new(), key: None, skip: false });
+                Event::MappingStart(style, ..) => {
+                    open.push(Open::Map {
+                        start: span,
+                        entries: Vec::new(),
+                        key: None,
+                        skip: false,
+                        block: is_block(style),
+                    });
                     too_deep |= self.depth(open.len(), too_deep, span);
                     continue;
                 }
                 Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                    Some(Open::List { start, items }) => Node { span: self.cover(start, span), value: Value::List(items) },
-                    Some(Open::Map { start, entries, .. }) => {
-                        Node { span: self.cover(start, span), value: Value::Map(entries) }
+                    Some(Open::List { start, items, block }) => {
+                        Node { span: self.cover(start, span), value: Value::List(items), block }
+                    }
+                    Some(Open::Map { start, entries, block, .. }) => {
+                        Node { span: self.cover(start, span), value: Value::Map(entries), block }
                     }
                     None => continue,
                 },
                 _ => continue,
             };
-            let node = if tag || (too_deep && open.len() >= MAX_DEPTH) {
-                Node { value: Value::Broken, ..node }
-            } else {
-                node
-            };
+            let node =
+                if tag || (too_deep && open.len() >= MAX_DEPTH) { Node { value: Value::Broken, ..node } } else { node };
             match open.last_mut() {
                 None => root = Some(node),
                 Some(Open::List { items, .. }) => items.push(node),
-                Some(Open::Map { entries, key, skip, .. }) => self.into_map(entries, key, skip, node),
+                Some(Open::Map { entries, key, skip, .. }) => self.put_into_map(entries, key, skip, node),
             }
         }
     }
 
     /// A node inside a mapping is a key or the value of the last key.
-    fn into_map(&mut self, entries: &mut Vec<Entry>, key: &mut Option<(Box<str>, Span)>, skip: &mut bool, node: Node) {
+    fn put_into_map(
+        &mut self,
+        entries: &mut Vec<Entry>,
+        key: &mut Option<(Box<str>, Span)>,
+        skip: &mut bool,
+        node: Node,
+    ) {
         if let Some((name, key_span)) = key.take() {
             if !std::mem::take(skip) {
                 entries.push(Entry { key: name, key_span, node });
@@ -251,7 +279,11 @@ impl Reader<'_> {
                         .at(span, "the first one too many"),
                 );
                 // One more entry, so that the next key is not reported again.
-                entries.push(Entry { key: name.clone(), key_span: span, node: Node { span, value: Value::Broken } });
+                entries.push(Entry {
+                    key: name.clone(),
+                    key_span: span,
+                    node: Node { span, value: Value::Broken, block: false },
+                });
             }
             *skip = true;
         } else if let Some(first) = entries.iter().find(|entry| entry.key == name) {

@@ -49,7 +49,9 @@ impl Walk<'_> {
             (Shape::Object(object), Value::Map(entries)) => self.object(node, object, entries),
             (Shape::List { item, min, max }, Value::List(items)) => {
                 self.length(node, items.len(), (*min, *max), "entries");
-                let each = |walk: &mut Self, (index, node): (usize, &Node)| walk.below(format!("[{index}]"), |w| w.any(node, item));
+                let each = |walk: &mut Self, (index, node): (usize, &Node)| {
+                    walk.below(format!("[{index}]"), |w| w.any(node, item))
+                };
                 Json::Array(items.iter().enumerate().map(|next| each(self, next)).collect())
             }
             (Shape::Text { .. }, Value::Scalar { text, plain }) => self.text(node, shape, text, *plain),
@@ -73,8 +75,13 @@ impl Walk<'_> {
                     if let Some(format) = object.key_format
                         && let Err(expected) = (format.check)(&entry.key)
                     {
-                        self.report(codes::MALFORMED, format!("`{}` is no key of {}", entry.key, self.here()), entry.key_span, "")
-                            .hint_last(format!("write {expected}"));
+                        self.report(
+                            codes::MALFORMED,
+                            format!("`{}` is no key of {}", entry.key, self.here()),
+                            entry.key_span,
+                            "",
+                        )
+                        .hint_last(format!("write {expected}"));
                     }
                     let value = self.below(entry.key.to_string(), |walk| walk.any(&entry.node, open));
                     map.insert(entry.key.to_string(), value);
@@ -84,20 +91,27 @@ impl Walk<'_> {
         }
         self.required(node, object, entries);
         if (entries.len() as u64) < object.min && object.exactly_one.is_empty() {
-            self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "").hint_last("write at least one entry".into());
+            self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "")
+                .hint_last("write at least one entry".into());
         }
         Json::Object(map)
     }
 
     fn unknown_field(&mut self, object: &Object, entries: &[Entry], entry: &Entry) {
-        let absent = || object.fields.iter().map(|f| f.name.as_str()).filter(|name| entries.iter().all(|e| &*e.key != *name));
+        let absent =
+            || object.fields.iter().map(|f| f.name.as_str()).filter(|name| entries.iter().all(|e| &*e.key != *name));
         let hint = match nearest(&entry.key, absent()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if object.fields.is_empty() => format!("{} has no fields: write `{{}}`", self.here()),
             None => format!("its fields are {}", list(object.fields.iter().map(|f| f.name.as_str()))),
         };
-        self.report(codes::UNKNOWN_FIELD, format!("{} has no field `{}`", self.here(), entry.key), entry.key_span, "unknown field")
-            .hint_last(hint);
+        self.report(
+            codes::UNKNOWN_FIELD,
+            format!("{} has no field `{}`", self.here(), entry.key),
+            entry.key_span,
+            "unknown field",
+        )
+        .hint_last(hint);
     }
 
     /// Missing fields and groups of which exactly one is written. A field that was misspelt is not missing too.
@@ -106,16 +120,24 @@ impl Walk<'_> {
         let misspelt = |name: &str| {
             entries.iter().any(|entry| object.field(&entry.key).is_none() && nearest(&entry.key, [name]).is_some())
         };
-        for field in object.fields.iter().filter(|field| field.required && !written(&field.name) && !misspelt(&field.name)) {
+        for field in
+            object.fields.iter().filter(|field| field.required && !written(&field.name) && !misspelt(&field.name))
+        {
             self.report(codes::MISSING_FIELD, format!("{} needs `{}`", self.here(), field.name), self.head(node), "")
                 .hint_last(format!("add `{}: …`, {}", field.name, expected(&field.shape)));
         }
         for group in &object.exactly_one {
-            let there: Vec<&Entry> = entries.iter().filter(|entry| group.iter().any(|name| **name == *entry.key)).collect();
+            let there: Vec<&Entry> =
+                entries.iter().filter(|entry| group.iter().any(|name| **name == *entry.key)).collect();
             let names = list(group.iter().map(String::as_str));
             if there.is_empty() && !group.iter().any(|name| misspelt(name)) {
-                self.report(codes::EXACTLY_ONE, format!("{} needs exactly one of {names}", self.here()), self.head(node), "it has none")
-                    .hint_last(format!("write one of {names}"));
+                self.report(
+                    codes::EXACTLY_ONE,
+                    format!("{} needs exactly one of {names}", self.here()),
+                    self.head(node),
+                    "it has none",
+                )
+                .hint_last(format!("write one of {names}"));
             } else if there.len() > 1 {
                 let message = format!("{} has {} of {names}, and may have only one", self.here(), there.len());
                 let mut diagnostic = Diagnostic::error(codes::EXACTLY_ONE, message);
@@ -131,8 +153,13 @@ impl Walk<'_> {
         let Shape::Text { format, min, max, words } = shape else { return Json::Null };
         match looks(text) {
             Looks::Bool | Looks::Number | Looks::NumberForSome if plain => {
-                self.report(codes::WRONG_TYPE, format!("{} is text, and this is {}", self.here(), what(node)), node.span, "")
-                    .hint_last(format!("put it in quotes: \"{text}\""));
+                self.report(
+                    codes::WRONG_TYPE,
+                    format!("{} is text, and this is {}", self.here(), what(node)),
+                    node.span,
+                    "",
+                )
+                .hint_last(format!("put it in quotes: \"{text}\""));
                 return Json::Null;
             }
             Looks::OtherForSome if plain => {
@@ -148,7 +175,8 @@ impl Walk<'_> {
                 Some(near) => format!("did you mean `{near}`? It is one of {known}"),
                 None => format!("write one of {known}"),
             };
-            self.report(codes::NOT_A_CHOICE, format!("{} cannot be `{}`", self.here(), shorten(text)), node.span, "").hint_last(hint);
+            self.report(codes::NOT_A_CHOICE, format!("{} cannot be `{}`", self.here(), shorten(text)), node.span, "")
+                .hint_last(hint);
         } else if let Some(format) = format {
             if let Err(expected) = (format.check)(text) {
                 self.malformed(node, text, &expected.0);
@@ -188,7 +216,9 @@ impl Walk<'_> {
                     return Json::Null;
                 }
                 // The format bounds the digits, so the float's shortest text is the text that was written.
-                text.parse::<i64>().map(Json::from).unwrap_or_else(|_| text.parse::<f64>().map_or(Json::Null, Json::from))
+                text.parse::<i64>()
+                    .map(Json::from)
+                    .unwrap_or_else(|_| text.parse::<f64>().map_or(Json::Null, Json::from))
             }
             Looks::NumberForSome | Looks::OtherForSome => self.ambiguous_number(node, text),
             _ => self.wrong_type(node, shape),
@@ -199,10 +229,10 @@ impl Walk<'_> {
         if looks(text) == Looks::OtherForSome && !text.contains(|c: char| c.is_ascii_digit()) {
             return self.wrong_type(node, &Shape::Integer { min: 0, max: 0 });
         }
-        let message = format!("`{}` is one number for some readers of YAML and another, or text, for others", shorten(text));
-        self.report(codes::AMBIGUOUS_NUMBER, message, node.span, "").hint_last(
-            "write it in plain decimal digits: no leading zero, no 0x or 0o, no `_`, no exponent".into(),
-        );
+        let message =
+            format!("`{}` is one number for some readers of YAML and another, or text, for others", shorten(text));
+        self.report(codes::AMBIGUOUS_NUMBER, message, node.span, "")
+            .hint_last("write it in plain decimal digits: no leading zero, no 0x or 0o, no `_`, no exponent".into());
         Json::Null
     }
 
@@ -214,17 +244,21 @@ impl Walk<'_> {
     fn length(&mut self, node: &Node, length: usize, (min, max): (u64, u64), unit: &str) {
         let length = length as u64;
         if length < min && length == 0 {
-            self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "").hint_last(format!("it needs at least {min}"));
+            self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "")
+                .hint_last(format!("it needs at least {min}"));
         } else if !(min..=max).contains(&length) {
-            self.report(codes::OUT_OF_RANGE, format!("{} has {length} {unit}", self.here()), node.span, "")
-                .hint_last(if length < min { format!("it needs at least {min}") } else { format!("it takes at most {max}") });
+            self.report(codes::OUT_OF_RANGE, format!("{} has {length} {unit}", self.here()), node.span, "").hint_last(
+                if length < min { format!("it needs at least {min}") } else { format!("it takes at most {max}") },
+            );
         }
     }
 
     fn wrong_type(&mut self, node: &Node, shape: &Shape) -> Json {
         let quoted = matches!(&node.value, Value::Scalar { plain: false, .. });
         let hint = match (shape, &node.value) {
-            (Shape::Integer { .. } | Shape::Number { .. }, Value::Scalar { text, .. }) if quoted && looks(text) == Looks::Number => {
+            (Shape::Integer { .. } | Shape::Number { .. }, Value::Scalar { text, .. })
+                if quoted && looks(text) == Looks::Number =>
+            {
                 format!("remove the quotes: {text}")
             }
             (Shape::Bool, Value::Scalar { text, .. }) => match text.to_lowercase().as_str() {
@@ -266,7 +300,11 @@ impl Walk<'_> {
     fn head(&self, node: &Node) -> Span {
         match &node.value {
             Value::Map(entries) => entries.first().map_or(node.span, |first| {
-                if first.key_span.start == node.span.start { first.key_span } else { Span { end: node.span.start + 1, ..node.span } }
+                if first.key_span.start == node.span.start {
+                    first.key_span
+                } else {
+                    Span { end: node.span.start + 1, ..node.span }
+                }
             }),
             Value::List(_) => Span { end: node.span.start + 1, ..node.span },
             _ => node.span,
@@ -294,7 +332,9 @@ fn expected(shape: &Shape) -> String {
     match shape {
         Shape::Object(object) if object.fields.is_empty() && object.open.is_none() => "an empty mapping `{}`".into(),
         Shape::Object(object) if object.open.is_some() => "a mapping of keys to values".into(),
-        Shape::Object(object) if object.exactly_one.len() == 1 && object.exactly_one[0].len() == object.fields.len() => {
+        Shape::Object(object)
+            if object.exactly_one.len() == 1 && object.exactly_one[0].len() == object.fields.len() =>
+        {
             format!("a mapping with one of {}", list(object.fields.iter().map(|f| f.name.as_str())))
         }
         Shape::Object(_) => "a mapping".into(),

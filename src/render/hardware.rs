@@ -193,16 +193,11 @@ fn engines(geometry: &Geometry) -> String {
     let names = |of: fn(&Profile, &Geometry) -> bool| {
         parts().filter(|profile| of(profile, geometry)).map(|profile| profile.name.to_string()).collect::<Vec<_>>()
     };
-    let exclusive = names(|profile, _| profile.exclusive);
     let (all, none) = (names(|profile, gpu| profile.media == gpu.media), names(|profile, _| profile.media == 0));
-    let mut text = String::new();
-    if exclusive.len() > 1 {
-        text += &format!("\nOne GPU holds at most one of these: {}.\n", exclusive.join(", "));
+    if all.is_empty() {
+        return String::new();
     }
-    if !all.is_empty() {
-        text += &format!("Beside {} only these fit: {}.\n", all.join(" or "), none.join(", "));
-    }
-    text
+    format!("\nBeside {} only these fit: {}.\n", all.join(" or "), none.join(", "))
 }
 
 /// What comes from where, for an instance type.

@@ -220,6 +220,6 @@ fn what_would_fit_instead_is_the_most_of_what_was_wanted() {
     check("h100-sxm", "3g.40gb, 2g.20gb, 4 1g.10gb", "3g.40gb, 4 1g.10gb");
     check("h100-sxm", "4294967295 1g.10gb, 9 nonsense", "7 1g.10gb");
     check("h100-sxm", "nonsense", "");
-    check("a30", "2g.12gb+me, 1g.6gb+me", "2g.12gb+me");
+    check("a30", "2g.12gb+me, 4g.24gb", "4g.24gb");
     check("rtx-pro-6000-blackwell", "9 1g.24gb, 9 1g.24gb-me, 9 1g.24gb+me.all, 9 2g.48gb+gfx", "4 1g.24gb");
 }

@@ -1,0 +1,3 @@
+//! Placeholder until the benchmark stands.
+
+fn main() {}

@@ -1,0 +1,167 @@
+//! The command line: one file per verb. Arguments in, an exit code out; stdout is the document, stderr the talk.
+
+mod hardware;
+mod init;
+mod schema;
+mod tide;
+mod validate;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Nothing to do, or done.
+const DONE: u8 = 0;
+/// Something is wrong: the input, the arguments, or the outside.
+const ERROR: u8 = 1;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidewright init my-fleet                     write a small fleet to start from
+  tidewright validate my-fleet                 every mistake at once, with what to write instead
+  tidewright validate --explain TW303          the story of one rule
+  tidewright tide my-fleet --for 3d            what the tide does in the next three days
+  tidewright tide --at 2026-11-01T19:55        what the fleet should be at that moment
+  tidewright hardware p5.48xlarge              what is known about an instance type or a GPU
+
+Exit codes: 0 done, 1 error, 2 changes pending, 3 changes pending but blocked.";
+
+/// Keeps a GPU fleet the way its git repository says it should be.
+#[derive(Debug, Parser)]
+#[command(name = "tidewright", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true, infer_subcommands = false)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every verb understands.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// How the result is written
+    #[arg(long, global = true, value_enum, default_value_t = Output::Human, value_name = "FORMAT", hide_possible_values = true)]
+    output: Output,
+    /// Colours: auto, always or never (NO_COLOR is respected)
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN", hide_possible_values = true)]
+    color: Colour,
+    /// Never ask: fail where a person would have to answer
+    #[arg(long, global = true)]
+    no_input: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Output {
+    Human,
+    Json,
+    Github,
+    Sarif,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Check a fleet's directory: every mistake, with its place and what to write instead
+    Validate(validate::Arguments),
+    /// Show what the fleet should be over the coming days: sizes, loans, quotas, phases
+    Tide(tide::Arguments),
+    /// Show what is known about instance types and GPUs
+    Hardware(hardware::Arguments),
+    /// Write a small, commented fleet to start from
+    Init(init::Arguments),
+    /// Write the JSON Schemas and CRDs of the language
+    Schema(schema::Arguments),
+}
+
+/// The directory of a fleet.
+#[derive(Debug, clap::Args)]
+struct Directory {
+    /// The fleet's directory
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+}
+
+/// Runs the program with the arguments of the process.
+pub fn run() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // clap's own code for a wrong argument is 2, which here means that changes are pending.
+            let code = if error.use_stderr() { ERROR } else { DONE };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let Arguments { verb, common } = arguments;
+    common.set_colour();
+    ExitCode::from(match verb {
+        Verb::Validate(arguments) => validate::run(&arguments, &common),
+        Verb::Tide(arguments) => tide::run(&arguments, &common),
+        Verb::Hardware(arguments) => hardware::run(&arguments, &common),
+        Verb::Init(arguments) => init::run(&arguments, &common),
+        Verb::Schema(arguments) => schema::run(&arguments, &common),
+    })
+}
+
+impl Common {
+    fn set_colour(&self) {
+        match self.color {
+            Colour::Auto => anstream::ColorChoice::Auto.write_global(),
+            Colour::Always => anstream::ColorChoice::Always.write_global(),
+            Colour::Never => anstream::ColorChoice::Never.write_global(),
+        }
+    }
+
+    /// Refuses a format that a verb does not have.
+    fn one_of(&self, verb: &str, known: &[Output]) -> Result<(), u8> {
+        if known.contains(&self.output) {
+            return Ok(());
+        }
+        let name =
+            |output: &Output| output.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
+        let known: Vec<String> = known.iter().map(name).collect();
+        Err(fail(&format!("`{verb}` has no output `{}`: write one of {}", name(&self.output), known.join(", "))))
+    }
+}
+
+/// Prints a result. A reader that went away is no error.
+fn print(text: &str) {
+    let mut out = anstream::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    if !text.is_empty() && !text.ends_with('\n') {
+        let _ = out.write_all(b"\n");
+    }
+    let _ = out.flush();
+}
+
+/// Says something to the person, beside the result.
+fn talk(text: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+fn fail(message: &str) -> u8 {
+    talk(&format!("error: {message}"));
+    ERROR
+}
+
+/// Whether colours are wanted where the result goes.
+fn colour() -> bool {
+    match anstream::ColorChoice::global() {
+        anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => true,
+        anstream::ColorChoice::Never => false,
+        anstream::ColorChoice::Auto => std::io::stdout().is_terminal(),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("our own types always serialise")
+}

@@ -1,0 +1,76 @@
+//! `tidewright validate`: every mistake of a directory at once.
+
+use super::{Common, DONE, Directory, ERROR, Output, colour, fail, print, talk};
+use crate::diag::{Code, codes, explain, nearest};
+use crate::load;
+use crate::render::diagnostics;
+use crate::units::Instant;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidewright validate                          the fleet in this directory
+  tidewright validate clusters/demo            another one
+  tidewright validate --output github          as annotations in a GitHub workflow
+  tidewright validate --output sarif           for code scanning
+  tidewright validate --explain TW303          why a rule exists, a wrong and a right example
+
+Exit codes: 0 nothing is wrong (there may be warnings), 1 something is.")]
+pub struct Arguments {
+    #[command(flatten)]
+    directory: Directory,
+    /// Tell the story of a code instead
+    #[arg(long, value_name = "CODE")]
+    explain: Option<String>,
+    /// Check the two weeks from this instant on, instead of from now
+    #[arg(long, value_name = "INSTANT")]
+    at: Option<Instant>,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> u8 {
+    if let Some(code) = &arguments.explain {
+        return tell(code);
+    }
+    if let Err(code) = common.one_of("validate", &[Output::Human, Output::Json, Output::Github, Output::Sarif]) {
+        return code;
+    }
+    let now = arguments.at.map_or_else(jiff::Timestamp::now, |at| at.0);
+    let checked = load::check(&arguments.directory.directory, now);
+    let (sources, found) = (&checked.sources, &checked.diagnostics);
+    print(&match common.output {
+        Output::Human => diagnostics::human(sources, found, colour()),
+        Output::Json => diagnostics::json(sources, found),
+        Output::Github => diagnostics::github(sources, found),
+        Output::Sarif => diagnostics::sarif(sources, found),
+    });
+    let errors = found.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    if errors > 0 {
+        return ERROR;
+    }
+    if let Some(fleet) = &checked.fleet {
+        talk(&format!(
+            "{} is valid: {} documents, {} pools, {} quotas, {} tides.",
+            fleet.name.value,
+            checked.documents,
+            fleet.pools.len(),
+            fleet.quotas.len(),
+            fleet.tides.len()
+        ));
+    }
+    DONE
+}
+
+fn tell(code: &str) -> u8 {
+    let Some(known) = Code::from_id(code) else {
+        let near = nearest(code, codes::ALL.iter().map(|(code, _)| code.id()));
+        let near = near.map_or(String::new(), |near| format!(": did you mean {near}?"));
+        return fail(&format!("there is no code `{code}`{near}"));
+    };
+    match explain::story(known) {
+        Some(story) => {
+            print(&diagnostics::render_story(&story));
+            DONE
+        }
+        None => fail(&format!("{known} has no story")),
+    }
+}

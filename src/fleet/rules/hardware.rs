@@ -1,0 +1,131 @@
+//! What the nodes are: instance types, the fleet's own shapes and prices, the fabric.
+
+use std::collections::BTreeMap;
+
+use crate::diag::{At, Diagnostic, Span, codes, nearest};
+use crate::fleet::Kind;
+use crate::fleet::build::Problems;
+use crate::hardware::catalogue;
+use crate::ids::InstanceType;
+
+pub fn check(p: &mut Problems<'_>) {
+    if p.unread.headless {
+        return;
+    }
+    shapes(p);
+    prices(p);
+    fabric(p);
+    let pools = p.parts.pools.iter().map(|(name, pool)| (Kind::NodePool, name.as_str(), &pool.instance_type));
+    let reservations =
+        p.parts.reservations.iter().map(|(name, r)| (Kind::Reservation, name.as_str(), &r.instance_type));
+    for (kind, name, instance_type) in pools.chain(reservations).collect::<Vec<_>>() {
+        known_type(p, kind, name, instance_type);
+    }
+}
+
+fn types<'a>(p: &Problems<'a>) -> impl Iterator<Item = &'a str> {
+    let own = p.parts.hardware.iter().map(|shape| shape.name.value.as_str());
+    own.chain(catalogue().types.keys().map(InstanceType::as_str))
+}
+
+fn known_type(p: &mut Problems<'_>, kind: Kind, name: &str, instance_type: &At<InstanceType>) {
+    if types(p).any(|known| known == instance_type.value.as_str()) {
+        return;
+    }
+    let hint = match nearest(instance_type.value.as_str(), types(p)) {
+        Some(near) => format!("did you mean `{near}`? `tidewright hardware` lists what is known"),
+        None => "`tidewright hardware` lists what is known; describe others in `hardware` of the Fleet".into(),
+    };
+    let message = format!("nothing describes the instance type `{}`", instance_type.value);
+    p.blame(kind, name, Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(instance_type.at, "").hint(hint));
+}
+
+fn shapes(p: &mut Problems<'_>) {
+    let catalogue = catalogue();
+    p.once("the shape", p.parts.hardware.iter().map(|shape| (shape.name.value.as_str(), shape.name.at)));
+    for shape in &p.parts.hardware {
+        if catalogue.types.contains_key(&shape.name.value) {
+            p.say(
+                Diagnostic::error(
+                    codes::HARDWARE_OVERRIDE,
+                    format!("the catalogue knows `{}` already", shape.name.value),
+                )
+                .at(shape.name.at, "")
+                .hint("use `prices` to change what it costs, or choose another name"),
+            );
+        }
+        match (&shape.gpu, shape.gpus.value) {
+            (Some(gpu), _) if !catalogue.gpus.contains_key(&gpu.value) => {
+                let hint = match nearest(gpu.value.as_str(), catalogue.gpus.keys().map(|model| model.as_str())) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!(
+                        "the models are {}",
+                        catalogue.gpus.keys().map(|m| m.as_str()).collect::<Vec<_>>().join(", ")
+                    ),
+                };
+                let message = format!("the catalogue has no GPU model `{}`", gpu.value);
+                p.say(Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(gpu.at, "").hint(hint));
+            }
+            (Some(gpu), 0) => {
+                let message = "a shape with a GPU model and no GPUs";
+                p.say(
+                    Diagnostic::error(codes::HARDWARE_OVERRIDE, message)
+                        .at(gpu.at, "")
+                        .hint("add `gpus: 8`, or remove `gpu`"),
+                );
+            }
+            (None, 1..) => {
+                let message = "a shape with GPUs and no model";
+                p.say(
+                    Diagnostic::error(codes::HARDWARE_OVERRIDE, message)
+                        .at(shape.gpus.at, "")
+                        .hint("add `gpu: …`, or remove `gpus`"),
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn prices(p: &mut Problems<'_>) {
+    for (name, price) in &p.parts.prices {
+        if !types(p).any(|known| known == name.as_str()) {
+            let hint = match nearest(name.as_str(), types(p)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`tidewright hardware` lists what is known".into(),
+            };
+            let message = format!("a price for `{name}`, which nothing describes");
+            p.say(Diagnostic::error(codes::HARDWARE_OVERRIDE, message).at(price.at, "").hint(hint));
+        }
+    }
+}
+
+fn fabric(p: &mut Problems<'_>) {
+    let Some(fabric) = &p.parts.fabric else { return };
+    p.once("the level", fabric.levels.iter().map(|level| (level.name.value.as_str(), level.name.at)));
+    let mut labels: BTreeMap<&str, Span> = BTreeMap::new();
+    for level in &fabric.levels {
+        match &level.node_label {
+            None if fabric.declared.is_none() => {
+                let message = format!("nothing says where a node is on the level `{}`", level.name.value);
+                p.say(
+                    Diagnostic::error(codes::FABRIC, message)
+                        .at(level.name.at, "")
+                        .hint("add `nodeLabel: …`, or declare the fabric in a file"),
+                );
+            }
+            Some(label) => {
+                if let Some(first) = labels.insert(&label.value, label.at) {
+                    let message = format!("two levels read the label `{}`", label.value);
+                    p.say(
+                        Diagnostic::error(codes::FABRIC, message)
+                            .at(label.at, "")
+                            .at(first, "and this one")
+                            .hint("a level needs a label of its own"),
+                    );
+                }
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Names and references: everything that is named exists, nothing is named twice, nothing becomes the same thing.
+
+use std::collections::BTreeMap;
+
+use crate::diag::{At, Diagnostic, Span, codes};
+use crate::fleet::Kind;
+use crate::fleet::build::Problems;
+use crate::fleet::layout::WHOLE;
+use crate::ids::{LayoutName, LevelName, PoolName, QuotaName};
+
+pub fn check(p: &mut Problems<'_>) {
+    renames(p);
+    reserved(p);
+    pools(p);
+    quotas(p);
+    tides(p);
+    policies(p);
+    collisions(p);
+}
+
+fn pool(p: &mut Problems<'_>, name: &At<PoolName>, owner: (Kind, &str)) {
+    let known = p.parts.pools.keys().map(PoolName::as_str);
+    p.resolve(Kind::NodePool, At::new(name.value.as_str(), name.at), known, owner);
+}
+
+fn layout(p: &mut Problems<'_>, name: &At<LayoutName>, owner: (Kind, &str)) {
+    let known = p.parts.layouts.keys().map(LayoutName::as_str).chain([WHOLE]);
+    p.resolve(Kind::GpuLayout, At::new(name.value.as_str(), name.at), known, owner);
+}
+
+fn level(p: &mut Problems<'_>, name: &At<LevelName>, owner: (Kind, &str)) {
+    if p.unread.headless {
+        return;
+    }
+    let levels = p.parts.fabric.iter().flat_map(|fabric| &fabric.levels).map(|level| level.name.value.as_str());
+    if levels.clone().any(|known| known == name.value.as_str()) {
+        return;
+    }
+    let hint = match crate::diag::nearest(name.value.as_str(), levels.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if levels.clone().next().is_none() => "add `fabric` with its levels to the Fleet".into(),
+        None => format!("the levels are {}", levels.collect::<Vec<_>>().join(", ")),
+    };
+    let message = format!("the fabric has no level named `{}`", name.value);
+    p.blame(owner.0, owner.1, Diagnostic::error(codes::UNKNOWN_REFERENCE, message).at(name.at, "").hint(hint));
+}
+
+fn pools(p: &mut Problems<'_>) {
+    for (name, pool_) in &p.parts.pools {
+        let owner = (Kind::NodePool, name.as_str());
+        layout(p, &pool_.layout, owner);
+        for reservation in pool_.reservations() {
+            let known = p.parts.reservations.keys().map(|name| name.as_str());
+            p.resolve(Kind::Reservation, At::new(reservation.value.as_str(), reservation.at), known, owner);
+        }
+        p.once("the reservation", pool_.reservations().map(|name| (name.value.as_str(), name.at)));
+        let taints = pool_.taints.iter().map(|taint| (format!("{}:{:?}", taint.key, taint.effect), taint.at));
+        p.once("the taint", taints);
+        if let Some(placement) = &pool_.placement {
+            if let Some(together) = &placement.together {
+                level(p, together, owner);
+            }
+            for other in &placement.apart_from {
+                if other.value == *name {
+                    let message = "a pool cannot be apart from itself";
+                    p.say(
+                        Diagnostic::error(codes::UNKNOWN_REFERENCE, message).at(other.at, "").hint("name another pool"),
+                    );
+                } else {
+                    pool(p, other, owner);
+                }
+            }
+        }
+    }
+}
+
+fn quotas(p: &mut Problems<'_>) {
+    for (name, quota) in &p.parts.quotas {
+        let owner = (Kind::Quota, name.as_str());
+        for tier in &quota.tiers {
+            let known = p.parts.tiers.keys().map(|name| name.as_str());
+            p.resolve(Kind::PreemptionTier, At::new(tier.value.as_str(), tier.at), known, owner);
+        }
+        p.once("the tier", quota.tiers.iter().map(|tier| (tier.value.as_str(), tier.at)));
+        for share in &quota.shares {
+            pool(p, &share.pool, owner);
+        }
+        p.once("the pool", quota.shares.iter().map(|share| (share.pool.value.as_str(), share.pool.at)));
+    }
+}
+
+fn tides(p: &mut Problems<'_>) {
+    for (name, tide) in &p.parts.tides {
+        let owner = (Kind::TideSchedule, name.as_str());
+        for loan in &tide.loans {
+            pool(p, &loan.pool, owner);
+            for quota in [&loan.from, &loan.to] {
+                let known = p.parts.quotas.keys().map(QuotaName::as_str);
+                p.resolve(Kind::Quota, At::new(quota.value.as_str(), quota.at), known, owner);
+            }
+            if let Some(name) = &loan.layout {
+                layout(p, name, owner);
+            }
+        }
+        for resize in &tide.resizes {
+            pool(p, &resize.pool, owner);
+        }
+        p.once("the pool", tide.resizes.iter().map(|resize| (resize.pool.value.as_str(), resize.pool.at)));
+        let pairs = tide
+            .loans
+            .iter()
+            .map(|loan| (format!("{} from {} to {}", loan.pool.value, loan.from.value, loan.to.value), loan.at));
+        p.once("the loan of", pairs);
+    }
+}
+
+fn policies(p: &mut Problems<'_>) {
+    for (name, scheduler) in &p.parts.schedulers {
+        let owner = (Kind::SchedulerProfile, name.as_str());
+        scheduler.pools.iter().for_each(|name| pool(p, name, owner));
+        if let Some(prefer) = &scheduler.prefer {
+            level(p, prefer, owner);
+        }
+        p.once("the pool", scheduler.pools.iter().map(|pool| (pool.value.as_str(), pool.at)));
+    }
+    for (name, policy) in &p.parts.health {
+        let owner = (Kind::HealthPolicy, name.as_str());
+        policy.pools.iter().for_each(|name| pool(p, name, owner));
+        p.once("the pool", policy.pools.iter().map(|pool| (pool.value.as_str(), pool.at)));
+    }
+}
+
+/// A rename names something that is gone, and only one object takes its place.
+fn renames(p: &mut Problems<'_>) {
+    let mut taken: BTreeMap<(Kind, &str), Span> = BTreeMap::new();
+    for (object, origin) in &p.parts.origins {
+        let Some(old) = &origin.renamed_from else { continue };
+        let still = p.parts.origins.iter().find(|(other, _)| other.kind == object.kind && other.name == old.value);
+        let said = Diagnostic::error;
+        if old.value == object.name {
+            let message = format!("`{}` was not renamed: that is its name", old.value);
+            p.say(
+                said(codes::RENAMED_FROM, message)
+                    .at(old.at, "")
+                    .hint("remove `renamedFrom`, or write the name it had before"),
+            );
+        } else if let Some((_, there)) = still {
+            let message = format!("`{}` cannot have been renamed: it is still there", old.value);
+            let at = there.span;
+            p.say(
+                said(codes::RENAMED_FROM, message)
+                    .at(old.at, "")
+                    .at(at, "here")
+                    .hint("remove one of the two, or `renamedFrom`"),
+            );
+        } else if let Some(first) = taken.insert((object.kind, old.value.as_str()), old.at) {
+            let message = format!("two objects were renamed from `{}`", old.value);
+            p.say(
+                said(codes::RENAMED_FROM, message)
+                    .at(old.at, "")
+                    .at(first, "and here")
+                    .hint("only one can be what it was"),
+            );
+        }
+    }
+}
+
+/// Prefixes of labels and taints that Kubernetes or Tidewright writes.
+const OURS: &str = "tidewright.dev/";
+
+fn reserved(p: &mut Problems<'_>) {
+    if let Some(layout) = p.parts.layouts.get(WHOLE) {
+        p.say(
+            Diagnostic::error(codes::RESERVED_NAME, "`whole` is built in: it leaves every GPU as it is")
+                .at(layout.name.at, "")
+                .hint("choose another name"),
+        );
+    }
+    for tier in p.parts.tiers.values() {
+        if tier.name.value.as_str().starts_with("system-") {
+            let message = "Kubernetes keeps names of priority classes that begin with `system-` for itself";
+            p.say(Diagnostic::error(codes::RESERVED_NAME, message).at(tier.name.at, "").hint("choose another name"));
+        }
+    }
+    for pool in p.parts.pools.values() {
+        let labels = pool.labels.iter().map(|(key, value)| (key.as_str(), value.at));
+        let taints = pool.taints.iter().map(|taint| (taint.key.as_str(), taint.at));
+        for (key, at) in labels.chain(taints) {
+            let kubernetes = key.starts_with("kubernetes.io/")
+                || key.starts_with("node.kubernetes.io/")
+                || key.starts_with("k8s.io/");
+            if key.starts_with(OURS) || kubernetes {
+                let whose = if kubernetes { "Kubernetes" } else { "Tidewright" };
+                let message = format!("`{key}` is written by {whose}");
+                p.say(Diagnostic::error(codes::RESERVED_NAME, message).at(at, "").hint("choose a key of your own"));
+            }
+        }
+    }
+}
+
+/// Different objects here that would be one object in the cluster.
+fn collisions(p: &mut Problems<'_>) {
+    let mut queues: BTreeMap<&str, (&str, Span)> = BTreeMap::new();
+    let mut locals: BTreeMap<(&str, &str), Span> = BTreeMap::new();
+    let mut cohorts: BTreeMap<&str, (Option<&str>, Span)> = BTreeMap::new();
+    for (name, quota) in &p.parts.quotas {
+        if let Some((_, first)) = queues.get(quota.cluster_queue.as_str()).copied() {
+            let message = format!("two quotas would be the ClusterQueue `{}`", quota.cluster_queue.value);
+            p.say(
+                Diagnostic::error(codes::NAME_COLLISION, message)
+                    .at(quota.cluster_queue.at, "")
+                    .at(first, "and this one")
+                    .hint("give one of them another `clusterQueue`"),
+            );
+        } else {
+            queues.insert(&quota.cluster_queue.value, (name.as_str(), quota.cluster_queue.at));
+        }
+        for namespace in &quota.namespaces {
+            let key = (namespace.name.as_str(), namespace.local_queue.as_str());
+            if let Some(first) = locals.get(&key).copied() {
+                let message = format!("two quotas would have the LocalQueue `{}` in namespace `{}`", key.1, key.0);
+                p.say(
+                    Diagnostic::error(codes::NAME_COLLISION, message)
+                        .at(namespace.at, "")
+                        .at(first, "and this one")
+                        .hint("give one of them another `localQueue`"),
+                );
+            } else {
+                locals.insert(key, namespace.at);
+            }
+        }
+        let mut parent = None;
+        for cohort in quota.cohort.iter().flat_map(|path| path.value.split('/')) {
+            let at = quota.cohort.as_ref().map_or(quota.name.at, |path| path.at);
+            match cohorts.get(cohort).copied() {
+                Some((other, first)) if other != parent => {
+                    let place =
+                        |parent: Option<&str>| parent.map_or("at the top".into(), |parent| format!("below `{parent}`"));
+                    let message =
+                        format!("the cohort `{cohort}` is {} here and {} elsewhere", place(parent), place(other));
+                    p.say(
+                        Diagnostic::error(codes::COHORT_TREE, message)
+                            .at(at, "")
+                            .at(first, "elsewhere")
+                            .hint("a cohort has one parent: write the same path everywhere"),
+                    );
+                }
+                _ => drop(cohorts.insert(cohort, (parent, at))),
+            }
+            parent = Some(cohort);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What a fleet means at one instant: tides resolved to sizes, quotas, layouts and phases.
+//!
+//! A [`Target`] holds instants but never `now`, and no places in files: the same fleet at two instants between which
+//! nothing changes gives the same target. Called by the planner and by `tidewright tide`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::pool::{Pool, Size};
+use super::quota::Amount;
+use super::tide::{Phase, Tide};
+use super::{Fleet, Parts};
+use crate::ids::{LayoutName, PoolName, QuotaName, TideName};
+
+/// What the fleet should be at one instant.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Target {
+    pub pools: BTreeMap<PoolName, PoolTarget>,
+    pub quotas: BTreeMap<QuotaName, QuotaTarget>,
+    pub tides: BTreeMap<TideName, Phase>,
+}
+
+/// A pool at one instant.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PoolTarget {
+    pub renamed_from: Option<PoolName>,
+    /// How many nodes it should have. For a pool that fills its reservations: how many they are certain to hold.
+    pub nodes: u32,
+    /// The slots 0 to `nodes`, each in exactly one part.
+    pub parts: Vec<Part>,
+}
+
+/// Neighbouring slots of a pool that serve one purpose.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Part {
+    /// The first slot.
+    pub first: u32,
+    pub nodes: u32,
+    pub layout: LayoutName,
+    pub purpose: Purpose,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Purpose {
+    /// Kept out of the queues, to replace a sick node at once.
+    Spare,
+    /// Used by the pool's quotas.
+    Own,
+    /// Lent until the tide turns.
+    Lent { tide: TideName, from: QuotaName, to: QuotaName },
+    /// On its way back, and back at `due`.
+    Returning { tide: TideName, from: QuotaName, to: QuotaName, due: Timestamp },
+}
+
+/// A quota at one instant.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct QuotaTarget {
+    pub shares: BTreeMap<PoolName, ShareTarget>,
+    /// What it has from other quotas while the tide is low.
+    pub loans: Vec<LoanTarget>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ShareTarget {
+    pub guarantee: Amount,
+    pub borrow: Option<Amount>,
+    pub lend: Option<Amount>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct LoanTarget {
+    pub tide: TideName,
+    pub pool: PoolName,
+    pub from: QuotaName,
+    pub amount: Amount,
+}
+
+/// One thing that is different after an instant.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    Tide { tide: TideName, phase: Phase },
+    Pool { pool: PoolName, before: PoolTarget, after: PoolTarget },
+    Quota { quota: QuotaName, before: QuotaTarget, after: QuotaTarget },
+}
+
+impl Fleet {
+    /// What the fleet means at an instant.
+    pub fn target_at(&self, now: Timestamp) -> Target {
+        let phases: BTreeMap<TideName, Phase> =
+            self.tides.iter().map(|(name, tide)| (name.clone(), tide.phase_at(now))).collect();
+        let phase_of = |tide: &Tide| phases.get(&tide.name.value).copied().unwrap_or(Phase::High);
+        let tides = self.tides_by_pool();
+        let none = Vec::new();
+        let of = |pool: &PoolName| tides.get(pool).unwrap_or(&none);
+        let pools: BTreeMap<PoolName, PoolTarget> = self
+            .pools
+            .iter()
+            .map(|(name, pool)| (name.clone(), self.pool_at(pool, ruling(of(name), &phase_of), now)))
+            .collect();
+        Target { quotas: self.quotas_at(&pools), pools, tides: phases }
+    }
+
+    /// Every instant after `from` and up to `to` at which the target changes, with what changes.
+    pub fn transitions(&self, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Vec<Change>)> {
+        let mut instants: BTreeSet<Timestamp> = BTreeSet::new();
+        for tide in self.tides.values() {
+            instants.extend(tide.calendar(from, to).edges());
+        }
+        for reservation in self.reservations.values() {
+            if let Some((start, end)) = reservation.certain_window(self.kill(reservation)) {
+                instants.extend([start, end]);
+            }
+        }
+        let mut before = self.target_at(from);
+        let mut found = Vec::new();
+        for at in instants.into_iter().filter(|at| from < *at && *at <= to) {
+            let after = self.target_at(at);
+            let changes = changes(&before, &after);
+            if !changes.is_empty() {
+                found.push((at, changes));
+            }
+            before = after;
+        }
+        found
+    }
+}
+
+fn changes(before: &Target, after: &Target) -> Vec<Change> {
+    let tides = after.tides.iter().filter(|(name, phase)| before.tides.get(*name) != Some(*phase));
+    let mut found: Vec<Change> =
+        tides.map(|(tide, phase)| Change::Tide { tide: tide.clone(), phase: *phase }).collect();
+    for (pool, (before, after)) in before.pools.iter().zip(after.pools.values()).map(|((n, b), a)| (n, (b, a))) {
+        if before != after {
+            found.push(Change::Pool { pool: pool.clone(), before: before.clone(), after: after.clone() });
+        }
+    }
+    for (quota, (before, after)) in before.quotas.iter().zip(after.quotas.values()).map(|((n, b), a)| (n, (b, a))) {
+        if before != after {
+            found.push(Change::Quota { quota: quota.clone(), before: before.clone(), after: after.clone() });
+        }
+    }
+    found
+}
+
+/// The tide that decides for a pool: of those that are not high, the one with the highest precedence. Validation holds
+/// that no two of one precedence are low at once.
+pub fn ruling<'a>(tides: &[&'a Tide], phase_of: &dyn Fn(&Tide) -> Phase) -> Option<(&'a Tide, Phase)> {
+    let low = tides.iter().map(|tide| (*tide, phase_of(tide))).filter(|(_, phase)| *phase != Phase::High);
+    low.max_by_key(|(tide, _)| (tide.precedence.value, std::cmp::Reverse(tide.name.value.clone())))
+}
+
+impl Parts {
+    pub(super) fn tides_by_pool(&self) -> BTreeMap<PoolName, Vec<&Tide>> {
+        let mut by_pool: BTreeMap<PoolName, Vec<&Tide>> = BTreeMap::new();
+        for tide in self.tides.values() {
+            for pool in tide.pools().collect::<BTreeSet<_>>() {
+                by_pool.entry(pool.clone()).or_default().push(tide);
+            }
+        }
+        by_pool
+    }
+
+    /// The size it has when no tide is low.
+    pub(super) fn high_size(&self, pool: &Pool, now: Timestamp) -> u32 {
+        match pool.size.value {
+            Size::Nodes(nodes) => nodes,
+            Size::Fill => pool
+                .reservations()
+                .filter_map(|name| self.reservations.get(*name))
+                .map(|reservation| reservation.holds_at(now, self.kill(reservation)))
+                .fold(0, u32::saturating_add),
+        }
+    }
+
+    /// A pool under the tide that rules it. Slots are given out from the bottom: spares, what is lent or on its way
+    /// back, the rest. A pool grows and shrinks at the top, so a lent node stays the same node.
+    pub(super) fn pool_at(&self, pool: &Pool, ruling: Option<(&Tide, Phase)>, now: Timestamp) -> PoolTarget {
+        let mut nodes = self.high_size(pool, now);
+        if let Some((tide, Phase::Low { .. })) = ruling
+            && let Some(resize) = tide.resizes.iter().find(|resize| resize.pool.value == pool.name.value)
+        {
+            nodes = resize.nodes.value;
+        }
+        let own = || pool.layout.value.clone();
+        let mut parts = Parting { next: 0, nodes, parts: Vec::new() };
+        parts.take(pool.spares.value, own(), Purpose::Spare);
+        if let Some((tide, phase)) = ruling {
+            for loan in tide.loans.iter().filter(|loan| loan.pool.value == pool.name.value) {
+                let (tide, from, to) = (tide.name.value.clone(), loan.from.value.clone(), loan.to.value.clone());
+                let (layout, purpose) = match phase {
+                    Phase::High => continue,
+                    Phase::Low { .. } => {
+                        let layout = loan.layout.as_ref().map_or_else(own, |layout| layout.value.clone());
+                        (layout, Purpose::Lent { tide, from, to })
+                    }
+                    Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => {
+                        (own(), Purpose::Returning { tide, from, to, due })
+                    }
+                };
+                parts.take(loan.nodes.value, layout, purpose);
+            }
+        }
+        parts.take(u32::MAX, own(), Purpose::Own);
+        PoolTarget { renamed_from: pool.renamed_from.clone(), nodes, parts: parts.parts }
+    }
+
+    /// Guarantees follow the nodes: who lends has less until they are back, who borrows has more until they are asked
+    /// back.
+    fn quotas_at(&self, pools: &BTreeMap<PoolName, PoolTarget>) -> BTreeMap<QuotaName, QuotaTarget> {
+        let mut quotas: BTreeMap<QuotaName, QuotaTarget> = self
+            .quotas
+            .iter()
+            .map(|(name, quota)| {
+                let shares = quota.shares.iter().map(|share| {
+                    let amount = |amount: &Option<crate::diag::At<Amount>>| amount.as_ref().map(|a| a.value.clone());
+                    let target = ShareTarget {
+                        guarantee: share.guarantee.value.clone(),
+                        borrow: amount(&share.borrow),
+                        lend: amount(&share.lend),
+                    };
+                    (share.pool.value.clone(), target)
+                });
+                (name.clone(), QuotaTarget { shares: shares.collect(), loans: Vec::new() })
+            })
+            .collect();
+        for (name, target) in pools {
+            let Some(pool) = self.pools.get(name) else { continue };
+            for part in &target.parts {
+                let (from, lent) = match &part.purpose {
+                    Purpose::Spare | Purpose::Own => continue,
+                    Purpose::Lent { tide, from, to } => (from, Some((tide, to))),
+                    Purpose::Returning { from, .. } => (from, None),
+                };
+                if let Some(share) = quotas.get_mut(from).and_then(|quota| quota.shares.get_mut(name)) {
+                    let taken = self.per_node(pool, &pool.layout.value).times(part.nodes);
+                    share.guarantee = share.guarantee.without(&taken);
+                }
+                if let Some((tide, to)) = lent
+                    && let Some(quota) = quotas.get_mut(to)
+                {
+                    let amount = self.per_node(pool, &part.layout).times(part.nodes).as_amount();
+                    let (tide, from) = (tide.clone(), from.clone());
+                    quota.loans.push(LoanTarget { tide, pool: name.clone(), from, amount });
+                }
+            }
+        }
+        quotas
+    }
+}
+
+/// Gives out the slots of a pool, each once.
+struct Parting {
+    next: u32,
+    nodes: u32,
+    parts: Vec<Part>,
+}
+
+impl Parting {
+    fn take(&mut self, wanted: u32, layout: LayoutName, purpose: Purpose) {
+        let nodes = wanted.min(self.nodes - self.next);
+        if nodes > 0 {
+            self.parts.push(Part { first: self.next, nodes, layout, purpose });
+            self.next += nodes;
+        }
+    }
+}
+
+impl PoolTarget {
+    /// How many nodes its quotas can count on.
+    pub fn own(&self) -> u32 {
+        self.parts.iter().filter(|part| part.purpose == Purpose::Own).map(|part| part.nodes).sum()
+    }
+}

@@ -1,0 +1,1 @@
+//! Every example and cluster is loaded and valid.

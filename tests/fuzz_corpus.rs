@@ -1,0 +1,1 @@
+//! The fuzzer's corpus, run as a test.

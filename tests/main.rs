@@ -1,0 +1,13 @@
+//! All integration tests in one binary: each binary links everything.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::disallowed_types, clippy::unwrap_used)]
+
+mod cli;
+mod examples;
+mod fuzz_corpus;
+mod properties;
+mod schemas;
+mod tidy;
+mod time;
+mod wrong;
+mod yaml;

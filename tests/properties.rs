@@ -1,0 +1,1 @@
+//! Properties of the language: order of files, printing, MIG against exhaustive search.

@@ -1,0 +1,1 @@
+//! Schemas and CRDs: no drift, and the same judgement as the rules.

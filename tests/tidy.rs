@@ -1,0 +1,1 @@
+//! The layering of ARCHITECTURE.md, held.

@@ -1,0 +1,1 @@
+//! Tides across every zone and clock change.

@@ -1,0 +1,1 @@
+//! Wrong fleets with their expected diagnostics, and the stories of the codes.

@@ -1,0 +1,1 @@
+//! What of YAML is read, and what is refused.
