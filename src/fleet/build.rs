@@ -57,18 +57,20 @@ impl<'a> Problems<'a> {
         !self.spoilt.contains(&ObjectRef { kind, name: name.into() })
     }
 
-    /// Checks that a name is one of those that are there. `owner` is what names it, and is spoilt when it is not.
+    /// Reports a name that nothing has. `found` is whether it is there, `known` are the names that are; `owner` is what
+    /// names it, and is spoilt when it is not there.
     pub fn resolve<'n>(
         &mut self,
         kind: Kind,
         name: At<&str>,
+        found: bool,
         known: impl Iterator<Item = &'n str> + Clone,
         owner: (Kind, &str),
     ) {
-        let wanted = ObjectRef { kind, name: name.value.into() };
-        if known.clone().any(|there| there == name.value) {
+        if found {
             return;
         }
+        let wanted = ObjectRef { kind, name: name.value.into() };
         self.spoilt.insert(ObjectRef { kind: owner.0, name: owner.1.into() });
         if self.unread.blind || self.unread.broken.contains(&wanted) {
             return;

@@ -20,12 +20,14 @@ pub fn check(p: &mut Problems<'_>) {
 
 fn pool(p: &mut Problems<'_>, name: &At<PoolName>, owner: (Kind, &str)) {
     let known = p.parts.pools.keys().map(PoolName::as_str);
-    p.resolve(Kind::NodePool, At::new(name.value.as_str(), name.at), known, owner);
+    let found = p.parts.pools.contains_key(&name.value);
+    p.resolve(Kind::NodePool, At::new(name.value.as_str(), name.at), found, known, owner);
 }
 
 fn layout(p: &mut Problems<'_>, name: &At<LayoutName>, owner: (Kind, &str)) {
     let known = p.parts.layouts.keys().map(LayoutName::as_str).chain([WHOLE]);
-    p.resolve(Kind::GpuLayout, At::new(name.value.as_str(), name.at), known, owner);
+    let found = name.value.as_str() == WHOLE || p.parts.layouts.contains_key(&name.value);
+    p.resolve(Kind::GpuLayout, At::new(name.value.as_str(), name.at), found, known, owner);
 }
 
 fn level(p: &mut Problems<'_>, name: &At<LevelName>, owner: (Kind, &str)) {
@@ -51,7 +53,8 @@ fn pools(p: &mut Problems<'_>) {
         layout(p, &pool_.layout, owner);
         for reservation in pool_.reservations() {
             let known = p.parts.reservations.keys().map(|name| name.as_str());
-            p.resolve(Kind::Reservation, At::new(reservation.value.as_str(), reservation.at), known, owner);
+            let found = p.parts.reservations.contains_key(reservation.value);
+            p.resolve(Kind::Reservation, At::new(reservation.value.as_str(), reservation.at), found, known, owner);
         }
         p.once("the reservation", pool_.reservations().map(|name| (name.value.as_str(), name.at)));
         let taints = pool_.taints.iter().map(|taint| (format!("{}:{:?}", taint.key, taint.effect), taint.at));
@@ -79,7 +82,8 @@ fn quotas(p: &mut Problems<'_>) {
         let owner = (Kind::Quota, name.as_str());
         for tier in &quota.tiers {
             let known = p.parts.tiers.keys().map(|name| name.as_str());
-            p.resolve(Kind::PreemptionTier, At::new(tier.value.as_str(), tier.at), known, owner);
+            let found = p.parts.tiers.contains_key(&tier.value);
+            p.resolve(Kind::PreemptionTier, At::new(tier.value.as_str(), tier.at), found, known, owner);
         }
         p.once("the tier", quota.tiers.iter().map(|tier| (tier.value.as_str(), tier.at)));
         for share in &quota.shares {
@@ -96,7 +100,8 @@ fn tides(p: &mut Problems<'_>) {
             pool(p, &loan.pool, owner);
             for quota in [&loan.from, &loan.to] {
                 let known = p.parts.quotas.keys().map(QuotaName::as_str);
-                p.resolve(Kind::Quota, At::new(quota.value.as_str(), quota.at), known, owner);
+                let found = p.parts.quotas.contains_key(&quota.value);
+                p.resolve(Kind::Quota, At::new(quota.value.as_str(), quota.at), found, known, owner);
             }
             if let Some(name) = &loan.layout {
                 layout(p, name, owner);

@@ -1,5 +1,7 @@
 //! Pools on their own and against the reservations, tiers and cloud that they name.
 
+use std::collections::BTreeMap;
+
 use crate::diag::{At, Diagnostic, codes};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
@@ -9,8 +11,10 @@ use crate::fleet::pool::{Pool, Size, Source};
 use crate::fleet::reservation::{Match, Reservation, Terms};
 use crate::fleet::updates::When;
 use crate::hardware::catalogue;
+use crate::ids::InstanceType;
 
 pub fn check(p: &mut Problems<'_>) {
+    let open = open_by_type(p);
     for pool in p.parts.pools.values() {
         size(p, pool);
         for source in &pool.capacity {
@@ -25,7 +29,7 @@ pub fn check(p: &mut Problems<'_>) {
             price(p, pool);
         }
         updates(p, pool);
-        open_reservations(p, pool);
+        open_reservations(p, pool, &open);
         notice(p, pool);
     }
 }
@@ -161,18 +165,31 @@ fn updates(p: &mut Problems<'_>, pool: &Pool) {
     }
 }
 
+type Open<'a> = BTreeMap<&'a InstanceType, Vec<&'a Reservation>>;
+
+/// Open reservations by what they hold.
+fn open_by_type<'a>(p: &Problems<'a>) -> Open<'a> {
+    let mut open: Open<'a> = BTreeMap::new();
+    for reservation in p.parts.reservations.values() {
+        if matches!(&reservation.terms, Terms::OnDemand { matching: Match::Open, cancel: None, .. }) {
+            open.entry(&reservation.instance_type.value).or_default().push(reservation);
+        }
+    }
+    open
+}
+
 /// A launch on demand opts out of open reservations, so that it never eats somebody else's. Where it could have used
 /// one, that is money left lying.
-fn open_reservations(p: &mut Problems<'_>, pool: &Pool) {
+fn open_reservations(p: &mut Problems<'_>, pool: &Pool, open: &Open<'_>) {
     let Some(source) = pool.capacity.iter().find(|source| matches!(source.value, Source::OnDemand { .. })) else {
         return;
     };
-    for (name, reservation) in &p.parts.reservations {
-        let open = matches!(&reservation.terms, Terms::OnDemand { matching: Match::Open, cancel: None, .. });
+    for reservation in open.get(&pool.instance_type.value).into_iter().flatten() {
+        let name = &reservation.name.value;
         let named = pool.reservations().any(|named| named.value == name);
         let zones = pool.launch.as_ref().map_or(&[][..], |launch| &launch.subnets.zones);
         let reachable = reservation.zone.as_ref().is_none_or(|zone| zones.is_empty() || zones.contains(&zone.value));
-        if open && !named && reachable && reservation.instance_type.value == pool.instance_type.value {
+        if !named && reachable {
             let message =
                 format!("the pool launches on demand beside the open reservation `{name}`, and does not use it");
             p.say(
