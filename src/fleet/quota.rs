@@ -87,6 +87,15 @@ impl Supply {
         }
     }
 
+    /// Takes something away, down to nothing.
+    pub fn subtract(&mut self, other: &Supply) {
+        self.nodes = self.nodes.saturating_sub(other.nodes);
+        self.gpus = self.gpus.saturating_sub(other.gpus);
+        for (profile, count) in &mut self.slices {
+            *count = count.saturating_sub(other.slices.get(profile).copied().unwrap_or(0));
+        }
+    }
+
     /// How much of it a single unit is: for messages and for what a loan is worth. Slices come first, because a node that
     /// is cut at all is counted by its slices.
     pub fn as_amount(&self) -> Amount {

@@ -80,7 +80,8 @@ pub struct Share {
     pub pool: PoolName,
     /// What it always gets back.
     pub guarantee: Amount,
-    /// What it may use beyond its guarantee while others leave it free. Absent: nothing.
+    /// What it may use beyond its guarantee: what its cohort lends and leaves free, and what of the pool is guaranteed
+    /// to nobody. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub borrow: Option<Amount>,
     /// How much of its guarantee others may use while it is free. Absent: nothing.

@@ -6,6 +6,7 @@ use crate::diag::{At, Diagnostic, codes};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::fleet::layout::WHOLE;
+use crate::fleet::pool::Size;
 use crate::fleet::quota::{Amount, Quota, Share, Supply};
 use crate::fleet::tier::{Preempts, Tier};
 use crate::ids::{PoolName, TierName};
@@ -13,15 +14,14 @@ use crate::ids::{PoolName, TierName};
 pub fn check(p: &mut Problems<'_>) {
     ranks(p);
     runtimes(p);
-    let lent = lent_in_cohorts(p);
     for quota in p.parts.quotas.values() {
         for share in &quota.shares {
             units(p, quota, share);
             limits(p, quota, share);
-            somebody_lends(p, quota, share, &lent);
         }
         total(p, quota);
     }
+    borrowing(p);
 }
 
 fn ranks(p: &mut Problems<'_>) {
@@ -150,6 +150,25 @@ fn limits(p: &mut Problems<'_>, quota: &Quota, share: &Share) {
     }
 }
 
+/// What may be borrowed: what others of the cohort lend, and what of the pool is guaranteed to nobody.
+fn borrowing(p: &mut Problems<'_>) {
+    // A quota that is wrong, or could not be read, may be the one that lends.
+    let lender_missing = p.unread.broken.iter().any(|object| object.kind == Kind::Quota)
+        || p.parts.quotas.keys().any(|name| !p.is_sound(Kind::Quota, name.as_str()));
+    if p.unread.blind || p.unread.headless || lender_missing {
+        return;
+    }
+    let lent = lent_in_cohorts(p);
+    let unclaimed = unclaimed(p);
+    for quota in p.parts.quotas.values() {
+        for share in &quota.shares {
+            if let Some(unclaimed) = unclaimed.get(&share.pool.value) {
+                somebody_lends(p, quota, share, &lent, unclaimed);
+            }
+        }
+    }
+}
+
 type Lent<'a> = BTreeMap<(&'a str, &'a PoolName), Vec<(&'a Quota, &'a Amount)>>;
 
 fn lent_in_cohorts<'a>(p: &Problems<'a>) -> Lent<'a> {
@@ -164,31 +183,63 @@ fn lent_in_cohorts<'a>(p: &Problems<'a>) -> Lent<'a> {
     lent
 }
 
-fn somebody_lends(p: &mut Problems<'_>, quota: &Quota, share: &Share, lent: &Lent<'_>) {
-    let (Some(cohort), Some(borrow)) = (quota.root_cohort(), &share.borrow) else { return };
-    // A document that could not be read may be the one that lends.
-    if p.unread.blind || p.unread.broken.iter().any(|object| object.kind == Kind::Quota) {
-        return;
+/// What each sound pool holds beyond all guarantees when it is largest: at night, or while a Capacity Block runs.
+fn unclaimed<'a>(p: &Problems<'a>) -> BTreeMap<&'a PoolName, Supply> {
+    let parts = p.parts;
+    let mut resized: BTreeMap<&PoolName, u32> = BTreeMap::new();
+    for resize in parts.tides.values().flat_map(|tide| &tide.resizes) {
+        let largest = resized.entry(&resize.pool.value).or_default();
+        *largest = resize.nodes.value.max(*largest);
     }
+    let mut free: BTreeMap<&PoolName, Supply> = BTreeMap::new();
+    for (name, pool) in &parts.pools {
+        let layout = &pool.layout.value;
+        if !p.is_sound(Kind::NodePool, name.as_str()) || !p.is_sound(Kind::GpuLayout, layout.as_str()) {
+            continue;
+        }
+        let own = match pool.size.value {
+            Size::Nodes(nodes) => nodes,
+            Size::Fill => {
+                let reservations = pool.reservations().filter_map(|name| parts.reservations.get(*name));
+                reservations.map(|reservation| reservation.nodes.value).fold(0, u32::saturating_add)
+            }
+        };
+        let largest = own.max(resized.get(name).copied().unwrap_or(0)).saturating_sub(pool.spares.value);
+        free.insert(name, parts.per_node(pool, layout).times(largest));
+    }
+    for share in parts.quotas.values().flat_map(|quota| &quota.shares) {
+        if let (Some(pool), Some(free)) = (parts.pools.get(&share.pool.value), free.get_mut(&share.pool.value)) {
+            free.subtract(&share.guarantee.supply(&parts.per_node(pool, &pool.layout.value)));
+        }
+    }
+    free
+}
+
+fn somebody_lends(p: &mut Problems<'_>, quota: &Quota, share: &Share, lent: &Lent<'_>, unclaimed: &Supply) {
+    let (Some(cohort), Some(borrow)) = (quota.root_cohort(), &share.borrow) else { return };
+    let free = match &borrow.value {
+        Amount::Gpus(_) => Amount::Gpus(unclaimed.gpus),
+        Amount::Nodes(_) => Amount::Nodes(unclaimed.nodes),
+        Amount::Slices(_) => Amount::Slices(unclaimed.slices.clone()),
+    };
     let lenders = lent.get(&(cohort, &share.pool.value)).map_or(&[][..], Vec::as_slice);
     let others = lenders.iter().filter(|(lender, _)| lender.name.value != quota.name.value);
-    let offered = others
-        .filter(|(_, amount)| amount.same_unit(borrow))
-        .map(|(_, amount)| (*amount).clone())
-        .reduce(|a, b| a.plus(&b));
-    if offered.as_ref().is_some_and(|offered| borrow.within(offered))
-        || matches!(borrow.value, Amount::Gpus(0) | Amount::Nodes(0))
-    {
+    let offered = others.filter(|(_, amount)| amount.same_unit(borrow)).fold(free, |sum, (_, amount)| sum.plus(amount));
+    if borrow.within(&offered) {
         return;
     }
-    let offered = offered.map_or("nothing".into(), |offered| offered.to_string());
+    let offered = match offered {
+        Amount::Gpus(0) | Amount::Nodes(0) => "nothing".into(),
+        Amount::Slices(slices) if slices.values().all(|count| *count == 0) => "nothing".into(),
+        some => some.to_string(),
+    };
     let message = format!(
-        "`{}` may borrow {} of pool `{}`, and its cohort lends {offered}",
+        "`{}` may borrow {} of pool `{}`, and there is {offered} to borrow",
         quota.name.value, borrow.value, share.pool.value
     );
     p.say(
         Diagnostic::warning(codes::NOBODY_LENDS, message)
-            .at(borrow.at, "more than there is to borrow")
+            .at(borrow.at, "more than others lend and nobody is guaranteed")
             .hint(format!("add `lend` to a share of `{}` in cohort `{cohort}`, or borrow less", share.pool.value)),
     );
 }
