@@ -185,13 +185,20 @@ fn schema(path: &Path) -> jsonschema::Validator {
     jsonschema::draft7::new(&serde_json::from_str(&text).unwrap()).unwrap()
 }
 
-/// The schema that the first line names, for editors.
+/// The schema that every document of a file names in its first line: editors look for it in each.
 fn schema_line(file: &Path) -> PathBuf {
     let text = fs::read_to_string(file).unwrap();
-    let line = text.lines().next().unwrap_or_default();
-    let named = line.strip_prefix("# yaml-language-server: $schema=");
-    let named = named.unwrap_or_else(|| panic!("{}: the first line names no schema", file.display()));
-    file.parent().unwrap().join(named)
+    let mut named: Vec<&str> = text
+        .split("\n---\n")
+        .map(|document| {
+            let line = document.lines().next().unwrap_or_default();
+            let named = line.strip_prefix("# yaml-language-server: $schema=");
+            named.unwrap_or_else(|| panic!("{}: a document that names no schema: {line}", file.display()))
+        })
+        .collect();
+    named.dedup();
+    assert_eq!(named.len(), 1, "{}: the documents of one file name one schema", file.display());
+    file.parent().unwrap().join(named[0])
 }
 
 fn judge(file: &Path, schemas: &[&jsonschema::Validator]) {

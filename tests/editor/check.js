@@ -57,6 +57,16 @@ async function change(uri, text) {
   return settled(uri);
 }
 
+// What was seen of each kind.
+const kinds = new Map();
+
+// Whether a line is the first below `spec:` that is no comment.
+function inSpec(lines, line) {
+  let above = line - 1;
+  while (above > 0 && lines[above].trim().startsWith("#")) above -= 1;
+  return lines[above] === "spec:";
+}
+
 async function file(name) {
   const uri = `file://${name}`;
   const text = fs.readFileSync(name, "utf8");
@@ -66,26 +76,31 @@ async function file(name) {
   const documents = lines.filter((line) => line.startsWith("apiVersion:")).length;
   let explained = 0;
   for (let line = 0; line < lines.length; line += 1) {
-    const field = /^spec:$/.test(lines[line - 1] || "") && /^  ([a-zA-Z]+):/.exec(lines[line]);
+    const field = inSpec(lines, line) && /^  ([a-zA-Z]+):/.exec(lines[line]);
     if (!field) continue;
     const hover = await connection.sendRequest("textDocument/hover", { textDocument: { uri }, position: { line, character: 4 } });
     const words = hover && (hover.contents.value || String(hover.contents));
     check(Boolean(words) && words.length > 30, `${name}:${line + 1}: \`${field[1]}\` is not explained`);
     explained += 1;
+    const kind = lines.slice(0, line).reverse().find((l) => l.startsWith("kind: ")).slice("kind: ".length);
+    const seen = kinds.get(kind) || { documents: 0, offered: 0 };
+    kinds.set(kind, seen);
+    seen.documents += 1;
+    // A few of each kind, and the last document of every file.
+    if (seen.documents > 2 && explained < documents) continue;
     // A misspelt field is seen where it stands, in whichever document of the file.
     const wrong = [...lines];
     wrong.splice(line, 0, "  misspelt: 1");
-    const seen = await change(uri, wrong.join("\n"));
-    check(seen.some((c) => c.message.includes("misspelt")), `${name}:${line + 1}: a misspelt field is not seen`);
+    const complained = await change(uri, wrong.join("\n"));
+    check(complained.some((c) => c.message.includes("misspelt")), `${name}:${line + 1}: a misspelt field is not seen`);
     // A new line in the same place is completed with the fields that are not there yet.
     wrong[line] = "  ";
     await change(uri, wrong.join("\n"));
     const offered = await connection.sendRequest("textDocument/completion", { textDocument: { uri }, position: { line, character: 2 } });
-    const kind = lines.slice(0, line).reverse().find((l) => l.startsWith("kind:"));
-    check(offered.items.some((item) => item.documentation), `${name}:${line + 1}: nothing is offered in the spec of ${kind}`);
+    seen.offered += offered.items.filter((item) => item.documentation).length;
     await change(uri, text);
   }
-  check(explained === documents, `${name}: ${explained} of ${documents} documents begin their spec on a line of its own`);
+  check(explained === documents, `${name}: ${explained} of ${documents} documents are explained`);
   await connection.sendNotification("textDocument/didClose", { textDocument: { uri } });
 }
 
@@ -104,6 +119,7 @@ async function main() {
     settings: { yaml: { validate: true, hover: true, completion: true, schemaStore: { enable: false } } },
   });
   for (const name of directories.flatMap(yamlFiles)) await file(name);
+  for (const [kind, seen] of kinds) check(seen.offered > 0, `nothing is ever offered in the spec of a ${kind}`);
 }
 
 const limit = setTimeout(() => { console.error("the language server did not answer in time"); server.kill(); process.exit(1); }, 600000);
