@@ -15,6 +15,8 @@ pub mod quota;
 pub mod reservation;
 pub mod rules;
 pub mod target;
+#[cfg(test)]
+pub mod testing;
 pub mod tide;
 pub mod tier;
 pub mod updates;

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::pool::{Pool, Size};
-use super::quota::Amount;
-use super::tide::{Phase, Tide};
+use super::quota::{Amount, Supply};
+use super::tide::{Calendar, Phase, Tide};
 use super::{Fleet, Parts};
 use crate::ids::{LayoutName, PoolName, QuotaName, TideName};
 
@@ -75,7 +75,8 @@ pub struct LoanTarget {
     pub tide: TideName,
     pub pool: PoolName,
     pub from: QuotaName,
-    pub amount: Amount,
+    /// What the nodes hold as they are cut while they are lent.
+    pub supply: Supply,
 }
 
 /// One thing that is different after an instant.
@@ -90,8 +91,37 @@ pub enum Change {
 impl Fleet {
     /// What the fleet means at an instant.
     pub fn target_at(&self, now: Timestamp) -> Target {
+        self.target(now, |tide| tide.phase_at(now))
+    }
+
+    /// Every instant after `from` and up to `to` at which the target changes, with what changes.
+    pub fn transitions(&self, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Vec<Change>)> {
+        // Worked out once: a year of one tide has a thousand edges, and each asks for the phase of every tide.
+        let calendars: BTreeMap<&TideName, Calendar> =
+            self.tides.iter().map(|(name, tide)| (name, tide.calendar(from, to))).collect();
+        let mut instants: BTreeSet<Timestamp> = calendars.values().flat_map(Calendar::edges).collect();
+        for reservation in self.reservations.values() {
+            if let Some((start, end)) = reservation.certain_window(self.kill(reservation)) {
+                instants.extend([start, end]);
+            }
+        }
+        let target = |at| self.target(at, |tide| calendars[&tide.name.value].phase_at(at));
+        let mut before = target(from);
+        let mut found = Vec::new();
+        for at in instants.into_iter().filter(|at| from < *at && *at <= to) {
+            let after = target(at);
+            let changes = changes(&before, &after);
+            if !changes.is_empty() {
+                found.push((at, changes));
+            }
+            before = after;
+        }
+        found
+    }
+
+    fn target(&self, now: Timestamp, phase_of: impl Fn(&Tide) -> Phase) -> Target {
         let phases: BTreeMap<TideName, Phase> =
-            self.tides.iter().map(|(name, tide)| (name.clone(), tide.phase_at(now))).collect();
+            self.tides.iter().map(|(name, tide)| (name.clone(), phase_of(tide))).collect();
         let phase_of = |tide: &Tide| phases.get(&tide.name.value).copied().unwrap_or(Phase::High);
         let tides = self.tides_by_pool();
         let none = Vec::new();
@@ -102,30 +132,6 @@ impl Fleet {
             .map(|(name, pool)| (name.clone(), self.pool_at(pool, ruling(of(name), &phase_of), now)))
             .collect();
         Target { quotas: self.quotas_at(&pools), pools, tides: phases }
-    }
-
-    /// Every instant after `from` and up to `to` at which the target changes, with what changes.
-    pub fn transitions(&self, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Vec<Change>)> {
-        let mut instants: BTreeSet<Timestamp> = BTreeSet::new();
-        for tide in self.tides.values() {
-            instants.extend(tide.calendar(from, to).edges());
-        }
-        for reservation in self.reservations.values() {
-            if let Some((start, end)) = reservation.certain_window(self.kill(reservation)) {
-                instants.extend([start, end]);
-            }
-        }
-        let mut before = self.target_at(from);
-        let mut found = Vec::new();
-        for at in instants.into_iter().filter(|at| from < *at && *at <= to) {
-            let after = self.target_at(at);
-            let changes = changes(&before, &after);
-            if !changes.is_empty() {
-                found.push((at, changes));
-            }
-            before = after;
-        }
-        found
     }
 }
 
@@ -238,13 +244,15 @@ impl Parts {
                 if let Some(share) = quotas.get_mut(from).and_then(|quota| quota.shares.get_mut(name)) {
                     let taken = self.per_node(pool, &pool.layout.value).times(part.nodes);
                     share.guarantee = share.guarantee.without(&taken);
+                    // A queue lends at most what it is guaranteed.
+                    share.lend = share.lend.as_ref().map(|lend| lend.at_most(&share.guarantee));
                 }
                 if let Some((tide, to)) = lent
                     && let Some(quota) = quotas.get_mut(to)
                 {
-                    let amount = self.per_node(pool, &part.layout).times(part.nodes).as_amount();
+                    let supply = self.per_node(pool, &part.layout).times(part.nodes);
                     let (tide, from) = (tide.clone(), from.clone());
-                    quota.loans.push(LoanTarget { tide, pool: name.clone(), from, amount });
+                    quota.loans.push(LoanTarget { tide, pool: name.clone(), from, supply });
                 }
             }
         }
@@ -275,3 +283,6 @@ impl PoolTarget {
         self.parts.iter().filter(|part| part.purpose == Purpose::Own).map(|part| part.nodes).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;
