@@ -14,6 +14,7 @@ pub mod pool;
 pub mod quota;
 pub mod reservation;
 pub mod rules;
+pub mod ruling;
 pub mod target;
 #[cfg(test)]
 pub mod testing;

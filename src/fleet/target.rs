@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::pool::{Pool, Size};
 use super::quota::{Amount, Supply};
-use super::tide::{Calendar, Phase, Tide};
+use super::ruling::Rulings;
+use super::tide::{Phase, Tide};
 use super::{Fleet, Parts};
 use crate::ids::{LayoutName, PoolName, QuotaName, TideName};
 
@@ -91,25 +92,22 @@ pub enum Change {
 impl Fleet {
     /// What the fleet means at an instant.
     pub fn target_at(&self, now: Timestamp) -> Target {
-        self.target(now, |tide| tide.phase_at(now))
+        self.target(now, &Rulings::between(self.tides.values(), now, now))
     }
 
     /// Every instant after `from` and up to `to` at which the target changes, with what changes.
     pub fn transitions(&self, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Vec<Change>)> {
-        // Worked out once: a year of one tide has a thousand edges, and each asks for the phase of every tide.
-        let calendars: BTreeMap<&TideName, Calendar> =
-            self.tides.iter().map(|(name, tide)| (name, tide.calendar(from, to))).collect();
-        let mut instants: BTreeSet<Timestamp> = calendars.values().flat_map(Calendar::edges).collect();
+        let rulings = Rulings::between(self.tides.values(), from, to);
+        let mut instants: BTreeSet<Timestamp> = rulings.edges().collect();
         for reservation in self.reservations.values() {
             if let Some((start, end)) = reservation.certain_window(self.kill(reservation)) {
                 instants.extend([start, end]);
             }
         }
-        let target = |at| self.target(at, |tide| calendars[&tide.name.value].phase_at(at));
-        let mut before = target(from);
+        let mut before = self.target(from, &rulings);
         let mut found = Vec::new();
         for at in instants.into_iter().filter(|at| from < *at && *at <= to) {
-            let after = target(at);
+            let after = self.target(at, &rulings);
             let changes = changes(&before, &after);
             if !changes.is_empty() {
                 found.push((at, changes));
@@ -119,19 +117,12 @@ impl Fleet {
         found
     }
 
-    fn target(&self, now: Timestamp, phase_of: impl Fn(&Tide) -> Phase) -> Target {
-        let phases: BTreeMap<TideName, Phase> =
-            self.tides.iter().map(|(name, tide)| (name.clone(), phase_of(tide))).collect();
-        let phase_of = |tide: &Tide| phases.get(&tide.name.value).copied().unwrap_or(Phase::High);
-        let tides = self.tides_by_pool();
-        let none = Vec::new();
-        let of = |pool: &PoolName| tides.get(pool).unwrap_or(&none);
-        let pools: BTreeMap<PoolName, PoolTarget> = self
-            .pools
-            .iter()
-            .map(|(name, pool)| (name.clone(), self.pool_at(pool, ruling(of(name), &phase_of), now)))
-            .collect();
-        Target { quotas: self.quotas_at(&pools), pools, tides: phases }
+    fn target(&self, now: Timestamp, rulings: &Rulings<'_>) -> Target {
+        let tides = self.tides.keys().map(|name| (name.clone(), rulings.phase_at(name, now))).collect();
+        let pools =
+            self.pools.iter().map(|(name, pool)| (name.clone(), self.pool_at(pool, rulings.at(name, now), now)));
+        let pools: BTreeMap<PoolName, PoolTarget> = pools.collect();
+        Target { quotas: self.quotas_at(&pools), pools, tides }
     }
 }
 
@@ -150,13 +141,6 @@ fn changes(before: &Target, after: &Target) -> Vec<Change> {
         }
     }
     found
-}
-
-/// The tide that decides for a pool: of those that are not high, the one with the highest precedence. Validation holds
-/// that no two of one precedence are low at once.
-pub fn ruling<'a>(tides: &[&'a Tide], phase_of: &dyn Fn(&Tide) -> Phase) -> Option<(&'a Tide, Phase)> {
-    let low = tides.iter().map(|tide| (*tide, phase_of(tide))).filter(|(_, phase)| *phase != Phase::High);
-    low.max_by_key(|(tide, _)| (tide.precedence.value, std::cmp::Reverse(tide.name.value.clone())))
 }
 
 impl Parts {

@@ -75,9 +75,9 @@ pub struct Calendar {
     hard_at: SignedDuration,
 }
 
-/// How far beyond the dates that are asked for, and beyond the exceptions, the windows alone are followed, in days. They
-/// leave some time high every week, and a clock change hides that for a week at most; a tide that is low for longer
-/// never turns.
+/// How far beyond the dates that are asked for, and beyond the exceptions, the windows alone are followed, in days.
+/// They leave some time high every week, and a clock change hides that for a week at most; a tide that is low for
+/// longer never turns.
 const FOUR_WEEKS: i32 = 28;
 
 impl Tide {
@@ -120,7 +120,7 @@ impl Tide {
     pub fn turns_around(&self, date: Date, time: Time) -> bool {
         let zone = self.zone.zone();
         let around = zone.to_ambiguous_timestamp(date.to_datetime(time));
-        let both = (around.clone().earlier(), around.later());
+        let both = (around.earlier(), around.later());
         let (Ok(early), Ok(late)) = both else { return true };
         let (early, late) = (back(early, SignedDuration::from_secs(1)), back(late, SignedDuration::from_secs(-1)));
         !self.calendar(early, late).low.iter().any(|(start, end)| *start <= early && late <= *end)
@@ -176,7 +176,17 @@ impl Calendar {
         }
     }
 
-    /// Every instant at which the phase changes.
+    /// The intervals that are long enough to lend something.
+    pub fn lending(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        self.low.iter().copied().filter(|(start, due)| *start < back(*due, self.lead))
+    }
+
+    /// What is left of it outside of some intervals.
+    pub fn without(self, taken: &[(Timestamp, Timestamp)]) -> Calendar {
+        Calendar { low: subtract(self.low, taken), ..self }
+    }
+
+    /// Every instant at which the phase may change.
     pub fn edges(&self) -> impl Iterator<Item = Timestamp> {
         self.low.iter().flat_map(|(start, due)| [*start, back(*due, self.lead), back(*due, self.hard_at), *due])
     }

@@ -131,9 +131,10 @@ fn a_queue_lends_at_most_what_is_left_of_its_guarantee() {
 
 #[test]
 fn a_loan_of_partly_cut_nodes_is_counted_in_slices_and_in_gpus() {
-    let partly = DEMO
-        .replace("layout: whole}", "layout: partly}")
-        .replace("kind: NodePool\nmetadata: {name: burst}", "kind: GpuLayout\nmetadata: {name: partly}\nspec: {mig: [{gpus: [0, 1], slices: {1g.10gb: 7}}]}\n---\nkind: NodePool\nmetadata: {name: burst}");
+    let partly = DEMO.replace("layout: whole}", "layout: partly}");
+    let layout =
+        "---\nkind: GpuLayout\nmetadata: {name: partly}\nspec: {mig: [{gpus: [0, 1], slices: {1g.10gb: 7}}]}\n";
+    let partly = partly + layout;
     let target = fleet_in(LOS_ANGELES, NOON, &partly).target_at(at(NIGHT));
     let supply = &target.quotas["batch"].loans[0].supply;
     assert_eq!((supply.nodes, supply.gpus, supply.slices.values().sum()), (12, 72, 168));
@@ -222,13 +223,79 @@ spec:
 #[test]
 fn of_two_low_tides_the_one_of_higher_precedence_decides() {
     let fleet = fleet_in(LOS_ANGELES, NOON, &with_rival("precedence: 5"));
-    assert_eq!(serve(&fleet, NIGHT)[1], "1..13 whole lent by serving to batch (nightly)");
+    assert_eq!(serve(&fleet, "2026-06-08T23:14-07:00")[1], "1..13 whole lent by serving to batch (nightly)");
     assert_eq!(serve(&fleet, "2026-06-09T00:00-07:00")[1], "1..3 halves lent by serving to batch (rival)");
     // The other comes back first, and changes nothing for this pool; it still rules its own.
     assert_eq!(serve(&fleet, HARD)[1], "1..3 halves lent by serving to batch (rival)");
     assert_eq!(fleet.target_at(at("2026-06-09T02:00-07:00")).pools["burst"].nodes, 6);
     assert!(serve(&fleet, "2026-06-09T11:30-07:00")[1].ends_with("(rival)"));
     assert_eq!(serve(&fleet, "2026-06-09T12:00-07:00")[1], "1..17 halves own");
+}
+
+#[test]
+fn what_one_tide_has_lent_is_back_before_another_takes_over() {
+    let fleet = fleet_in(LOS_ANGELES, NOON, &with_rival("precedence: 5"));
+    let back = "1..13 halves back from batch to serving by 2026-06-09T07:00:00Z (nightly)";
+    assert_eq!(serve(&fleet, "2026-06-08T23:15-07:00")[1], back);
+    assert_eq!(serve(&fleet, "2026-06-08T23:59-07:00")[1], back);
+    // The tide itself stays low, and so do the pools that only it names.
+    let target = fleet.target_at(at("2026-06-08T23:59-07:00"));
+    assert_eq!(target.tides["nightly"], Phase::Low { reclaim_at: at(RECLAIM) });
+    assert_eq!(target.pools["burst"].nodes, 6);
+    assert!(target.quotas["batch"].loans.is_empty());
+}
+
+#[test]
+fn a_low_tide_that_is_too_short_to_lend_leaves_the_pool_to_others() {
+    // On the second Tuesday an exception leaves the rival half an hour, which is less than its lead.
+    let short = with_rival("precedence: 5").replace(
+        r#"from: "00:00", to: "12:00"}]"#,
+        "from: \"23:30\", to: \"12:00\"}]\n  exceptions: [{date: 2026-06-17, tide: high}]",
+    );
+    let fleet = fleet_in(LOS_ANGELES, NOON, &short);
+    assert!(serve(&fleet, "2026-06-09T23:30-07:00")[1].ends_with("(rival)"));
+    assert_eq!(serve(&fleet, "2026-06-16T23:45-07:00")[1], "1..13 whole lent by serving to batch (nightly)");
+}
+
+/// Three tides of one pool, low one inside the other and one across the edge of another.
+#[test]
+fn transitions_say_the_same_as_the_target_of_their_instant() {
+    let third = r#"---
+kind: TideSchedule
+metadata: {name: third}
+spec:
+  lowTide: [{days: [Tue], from: "02:00", to: "05:00"}, {days: [Wed], from: "23:30", to: "21:00"}]
+  lend: [{pool: serve, nodes: 1, from: serving, to: batch}]
+  reclaim: {lead: 1h, hardAt: 10m}
+  precedence: 9
+"#;
+    let fleet = fleet_in(LOS_ANGELES, NOON, &format!("{}{third}", with_rival("precedence: 5")));
+    let mut rulers = BTreeSet::new();
+    for (at, changes) in fleet.transitions(at("2026-06-05T00:00Z"), at("2026-06-20T00:00Z")) {
+        let target = fleet.target_at(at);
+        for change in changes {
+            match change {
+                Change::Tide { tide, phase } => assert_eq!(target.tides[&tide], phase, "{at}"),
+                Change::Quota { quota, after, .. } => assert_eq!(target.quotas[&quota], after, "{at}"),
+                Change::Pool { pool, before, after } => {
+                    assert_eq!(target.pools[&pool], after, "{at}");
+                    // A lent slot is never taken away at once: it is on its way back first.
+                    for slot in 0..before.nodes.min(after.nodes) {
+                        let purpose = |pool: &PoolTarget| {
+                            let part = pool.parts.iter().rfind(|part| part.first <= slot).expect("a part");
+                            part.purpose.clone()
+                        };
+                        if let Purpose::Lent { tide, .. } = purpose(&before) {
+                            let stays = matches!(purpose(&after), Purpose::Lent { .. } | Purpose::Returning { .. });
+                            assert!(stays, "{at} {tide} slot {slot}");
+                            rulers.insert(tide);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(rulers.len(), 3, "each of them lends at some time");
 }
 
 #[test]

@@ -131,9 +131,8 @@ fn phases_change_exactly_at_their_edges() {
 #[test]
 fn an_interval_no_longer_than_the_lead_lends_nothing() {
     let spec = |from: &str| {
-        format!(
-            "lowTide: [{{days: [Mon-Sun], from: \"{from}\", to: \"06:30\"}}]\nexceptions: [{{date: 2026-06-10, tide: high}}]"
-        )
+        let windows = format!("lowTide: [{{days: [Mon-Sun], from: \"{from}\", to: \"06:30\"}}]");
+        windows + "\nexceptions: [{date: 2026-06-10, tide: high}]"
     };
     // What is left of the night before the exception is 45 minutes, or one more.
     let (short, enough) = (tide("UTC", &spec("23:15")), tide("UTC", &spec("23:14")));
