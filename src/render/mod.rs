@@ -5,3 +5,4 @@
 
 pub mod diagnostics;
 pub mod hardware;
+mod table;
