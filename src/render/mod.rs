@@ -6,3 +6,4 @@
 pub mod diagnostics;
 pub mod hardware;
 mod table;
+pub mod tide;
