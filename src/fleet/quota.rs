@@ -95,18 +95,6 @@ impl Supply {
             *count = count.saturating_sub(other.slices.get(profile).copied().unwrap_or(0));
         }
     }
-
-    /// How much of it a single unit is: for messages and for what a loan is worth. Slices come first, because a node that
-    /// is cut at all is counted by its slices.
-    pub fn as_amount(&self) -> Amount {
-        if self.slices.values().any(|count| *count > 0) {
-            Amount::Slices(self.slices.clone())
-        } else if self.gpus > 0 {
-            Amount::Gpus(self.gpus)
-        } else {
-            Amount::Nodes(self.nodes)
-        }
-    }
 }
 
 impl Amount {
@@ -130,6 +118,18 @@ impl Amount {
                     .map(|(p, n)| (p.clone(), n.saturating_sub(taken.slices.get(p).copied().unwrap_or(0))))
                     .collect(),
             ),
+        }
+    }
+
+    /// This amount, or as much of it as the other has in the same unit.
+    pub fn at_most(&self, other: &Amount) -> Amount {
+        match (self, other) {
+            (Self::Gpus(a), Self::Gpus(b)) => Self::Gpus(*a.min(b)),
+            (Self::Nodes(a), Self::Nodes(b)) => Self::Nodes(*a.min(b)),
+            (Self::Slices(a), Self::Slices(b)) => {
+                Self::Slices(a.iter().map(|(p, n)| (p.clone(), (*n).min(b.get(p).copied().unwrap_or(0)))).collect())
+            }
+            _ => self.clone(),
         }
     }
 
@@ -177,5 +177,15 @@ impl fmt::Display for Amount {
                 f.write_str(&parts.join(" + "))
             }
         }
+    }
+}
+
+/// In the unit that it is used in: slices and whole GPUs, or nodes that have neither.
+impl fmt::Display for Supply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gpus = (self.gpus > 0).then(|| Amount::Gpus(self.gpus).to_string());
+        let slices = self.slices.iter().filter(|(_, n)| **n > 0).map(|(profile, n)| format!("{n} × {profile}"));
+        let parts: Vec<String> = gpus.into_iter().chain(slices).collect();
+        if parts.is_empty() { Amount::Nodes(self.nodes).fmt(f) } else { f.write_str(&parts.join(" + ")) }
     }
 }

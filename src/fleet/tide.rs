@@ -3,7 +3,7 @@
 //! Windows on the wall clock become intervals of instants; everything else is asked of those. The answer depends on
 //! the instant alone, so after any downtime it is the same.
 
-use jiff::civil::{Date, Time};
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -75,8 +75,10 @@ pub struct Calendar {
     hard_at: SignedDuration,
 }
 
-/// A tide that stays low for longer than this, in days, counts as one that never turns.
-const LONGEST_LOW: i32 = 800;
+/// How far beyond the dates that are asked for, and beyond the exceptions, the windows alone are followed, in days.
+/// They leave some time high every week, and a clock change hides that for a week at most; a tide that is low for
+/// longer never turns.
+const FOUR_WEEKS: i32 = 28;
 
 impl Tide {
     /// The pools that it says something about.
@@ -87,26 +89,41 @@ impl Tide {
     /// When it is low between two instants. Intervals that reach beyond them are whole.
     pub fn calendar(&self, from: Timestamp, to: Timestamp) -> Calendar {
         let zone = self.zone.zone();
-        // Windows are at most a day long, so what covers an instant begins at most two civil days before it; an
-        // interval must be seen to be longer than the lead.
-        let before = 3 + i32::try_from(self.lead.as_secs() / 86_400).unwrap_or(i32::MAX / 2);
-        let mut after = 3;
+        let dates = || self.exceptions.iter().map(|exception| exception.date.0);
+        let (begins, ends) = (zone.to_datetime(from).date(), zone.to_datetime(to).date());
+        let earliest = shift(dates().min().map_or(begins, |date| date.min(begins)), -FOUR_WEEKS);
+        let latest = shift(dates().max().map_or(ends, |date| date.max(ends)), FOUR_WEEKS);
+        // Windows are at most a day long, so what covers an instant begins at most two civil days before it.
+        let (mut before, mut after) = (3, 3);
         let low = loop {
-            let last = civil(to, &zone, after);
-            let low = self.low_between(&zone, civil(from, &zone, -before), last);
-            // An interval that reaches the end of what was looked at may be longer: look further.
-            let cut = low.iter().any(|(start, end)| *start <= to && civil(*end, &zone, 0) >= last);
-            if !cut || after > LONGEST_LOW {
+            let (first, last) = (shift(begins, -before), shift(ends, after));
+            let mut low = self.low_between(&zone, first, last);
+            low.retain(|(start, end)| *end > from && *start <= to);
+            // What reaches the end of the days that were looked at may be longer: look further.
+            let reaches_back = low.first().is_some_and(|(start, _)| zone.to_datetime(*start).date() <= shift(first, 1));
+            let reaches_on = low.last().is_some_and(|(_, end)| zone.to_datetime(*end).date() >= last);
+            let (further_back, further_on) = (reaches_back && first > earliest, reaches_on && last < latest);
+            if !further_back && !further_on {
                 break low;
             }
-            after *= 3;
+            before *= if further_back { 3 } else { 1 };
+            after *= if further_on { 3 } else { 1 };
         };
-        let low = low.into_iter().filter(|(start, end)| *end > from && *start <= to).collect();
         Calendar { low, lead: self.lead.signed(), hard_at: self.hard_at.signed() }
     }
 
     pub fn phase_at(&self, now: Timestamp) -> Phase {
         self.calendar(now, now).phase_at(now)
+    }
+
+    /// Whether it turns at a time of day that the clock skips or repeats; it does not where two windows touch.
+    pub fn turns_around(&self, date: Date, time: Time) -> bool {
+        let zone = self.zone.zone();
+        let around = zone.to_ambiguous_timestamp(date.to_datetime(time));
+        let both = (around.earlier(), around.later());
+        let (Ok(early), Ok(late)) = both else { return true };
+        let (early, late) = (back(early, SignedDuration::from_secs(1)), back(late, SignedDuration::from_secs(-1)));
+        !self.calendar(early, late).low.iter().any(|(start, end)| *start <= early && late <= *end)
     }
 
     fn low_between(&self, zone: &TimeZone, first: Date, last: Date) -> Vec<(Timestamp, Timestamp)> {
@@ -118,14 +135,14 @@ impl Tide {
             for window in &self.windows {
                 if window.days.iter().any(|days| days.contains(date.weekday())) {
                     let ends = if window.to.0 <= window.from.0 { next } else { date };
-                    low.push((begin(zone, date, window.from.0), end(zone, ends, window.to.0)));
+                    low.push((date.to_datetime(window.from.0), ends.to_datetime(window.to.0)));
                 }
             }
             if let Some(exception) = self.exceptions.iter().find(|exception| exception.date.0 == date) {
-                let midnight = Time::midnight();
+                let day = (date.to_datetime(Time::midnight()), next.to_datetime(Time::midnight()));
                 match exception.tide {
-                    Level::Low => low.push((begin(zone, date, midnight), end(zone, next, midnight))),
-                    Level::High => high.push((end(zone, date, midnight), begin(zone, next, midnight))),
+                    Level::Low => low.push(day),
+                    Level::High => high.push(day),
                 }
             }
             if date == next {
@@ -133,7 +150,10 @@ impl Tide {
             }
             date = next;
         }
-        subtract(merge(low), &high)
+        // Merged on the wall clock, so that windows that touch at a time that comes twice are one; and once more as
+        // instants, because what the clock skips may be all that lies between two of them.
+        let low = subtract(merge(low), &high);
+        merge(low.into_iter().map(|(from, to)| (begin(zone, from), end(zone, to))).collect())
     }
 }
 
@@ -156,7 +176,17 @@ impl Calendar {
         }
     }
 
-    /// Every instant at which the phase changes.
+    /// The intervals that are long enough to lend something.
+    pub fn lending(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        self.low.iter().copied().filter(|(start, due)| *start < back(*due, self.lead))
+    }
+
+    /// What is left of it outside of some intervals.
+    pub fn without(self, taken: &[(Timestamp, Timestamp)]) -> Calendar {
+        Calendar { low: subtract(self.low, taken), ..self }
+    }
+
+    /// Every instant at which the phase may change.
     pub fn edges(&self) -> impl Iterator<Item = Timestamp> {
         self.low.iter().flat_map(|(start, due)| [*start, back(*due, self.lead), back(*due, self.hard_at), *due])
     }
@@ -166,27 +196,22 @@ fn back(from: Timestamp, by: SignedDuration) -> Timestamp {
     from.checked_sub(by).unwrap_or(Timestamp::MIN)
 }
 
-fn civil(at: Timestamp, zone: &TimeZone, days: i32) -> Date {
-    let date = zone.to_datetime(at).date();
-    date.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(if days < 0 {
-        Date::MIN
-    } else {
-        Date::MAX
-    })
+fn shift(date: Date, days: i32) -> Date {
+    let furthest = if days < 0 { Date::MIN } else { Date::MAX };
+    date.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(furthest)
 }
 
 /// A beginning that comes twice is the second; one that the clock skips is the moment of the skip.
-fn begin(zone: &TimeZone, date: Date, time: Time) -> Timestamp {
-    resolve(zone, date, time, |first, second| first.max(second))
+fn begin(zone: &TimeZone, wall: DateTime) -> Timestamp {
+    resolve(zone, wall, |first, second| first.max(second))
 }
 
 /// An end that comes twice is the first; one that the clock skips is the moment of the skip.
-fn end(zone: &TimeZone, date: Date, time: Time) -> Timestamp {
-    resolve(zone, date, time, |first, second| first.min(second))
+fn end(zone: &TimeZone, wall: DateTime) -> Timestamp {
+    resolve(zone, wall, |first, second| first.min(second))
 }
 
-fn resolve(zone: &TimeZone, date: Date, time: Time, choose: impl Fn(Timestamp, Timestamp) -> Timestamp) -> Timestamp {
-    let wall = date.to_datetime(time);
+fn resolve(zone: &TimeZone, wall: DateTime, choose: impl Fn(Timestamp, Timestamp) -> Timestamp) -> Timestamp {
     let at = |offset: jiff::tz::Offset| {
         offset.to_timestamp(wall).unwrap_or(if wall.year() < 0 { Timestamp::MIN } else { Timestamp::MAX })
     };
@@ -207,10 +232,10 @@ pub fn is_ambiguous(zone: &TimeZone, date: Date, time: Time) -> bool {
 }
 
 /// Sorted intervals that neither touch nor overlap.
-fn merge(mut intervals: Vec<(Timestamp, Timestamp)>) -> Vec<(Timestamp, Timestamp)> {
+fn merge<T: Ord + Copy>(mut intervals: Vec<(T, T)>) -> Vec<(T, T)> {
     intervals.retain(|(start, end)| start < end);
     intervals.sort();
-    let mut merged: Vec<(Timestamp, Timestamp)> = Vec::new();
+    let mut merged: Vec<(T, T)> = Vec::new();
     for (start, end) in intervals {
         match merged.last_mut() {
             Some((_, last)) if start <= *last => *last = (*last).max(end),
@@ -220,7 +245,7 @@ fn merge(mut intervals: Vec<(Timestamp, Timestamp)>) -> Vec<(Timestamp, Timestam
     merged
 }
 
-fn subtract(low: Vec<(Timestamp, Timestamp)>, high: &[(Timestamp, Timestamp)]) -> Vec<(Timestamp, Timestamp)> {
+fn subtract<T: Ord + Copy>(low: Vec<(T, T)>, high: &[(T, T)]) -> Vec<(T, T)> {
     high.iter().fold(low, |low, (from, to)| {
         low.into_iter()
             .flat_map(|(start, end)| [(start, end.min(*from)), (start.max(*to), end)])
@@ -270,3 +295,6 @@ pub enum Level {
     /// What the schedule says is lent and resized.
     Low,
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ use crate::fleet::Fleet;
 use crate::fleet::launch::Bootstrap;
 use crate::manifest::tree::MAX_FILE_BYTES;
 use crate::manifest::{self, Manifest, Spec, Step};
+use crate::units::ZoneName;
 
 /// More files than any fleet has; a wrong path such as `/` stops here.
 const MAX_FILES: usize = 20_000;
@@ -34,17 +35,32 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Loads, parses and lowers a fleet's directory.
+/// Loads, parses and lowers a fleet's directory. `now` is where the two weeks begin in which sums are checked.
 pub fn check(directory: &Path, now: jiff::Timestamp) -> Checked {
-    let Loaded { sources, manifests, mut diagnostics } = load(directory);
-    let (fleet, mut found) = match manifests.as_slice() {
-        [] => (None, Vec::new()),
-        _ => manifest::lower(&manifests, &sources, now),
-    };
-    diagnostics.append(&mut found);
-    sort(&sources, &mut diagnostics);
-    let fleet = fleet.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
-    Checked { sources, documents: manifests.len(), fleet, diagnostics }
+    load(directory).check(now)
+}
+
+impl Loaded {
+    /// Lowers what was read, and sorts all that is wrong with it.
+    pub fn check(self, now: jiff::Timestamp) -> Checked {
+        let Loaded { sources, manifests, mut diagnostics } = self;
+        let (fleet, mut found) = match manifests.as_slice() {
+            [] => (None, Vec::new()),
+            _ => manifest::lower(&manifests, &sources, now),
+        };
+        diagnostics.append(&mut found);
+        sort(&sources, &mut diagnostics);
+        let fleet = fleet.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
+        Checked { sources, documents: manifests.len(), fleet, diagnostics }
+    }
+
+    /// The time zone that the Fleet document names, if that could be read.
+    pub fn time_zone(&self) -> Option<&ZoneName> {
+        self.manifests.iter().find_map(|manifest| match &manifest.body.as_ref()?.spec {
+            Spec::Fleet(spec) => Some(&spec.time_zone),
+            _ => None,
+        })
+    }
 }
 
 /// Reads all YAML files below a directory, those of the directories that its Fleet includes, and the files that

@@ -10,17 +10,19 @@ use crate::fleet::build::Problems;
 use crate::fleet::layout::{Cut, per_node};
 use crate::fleet::pool::Pool;
 use crate::fleet::quota::{Amount, Quota, Share, Supply};
-use crate::fleet::target::{PoolTarget, Purpose, ruling};
-use crate::fleet::tide::{Calendar, Phase, Tide};
+use crate::fleet::ruling::Rulings;
+use crate::fleet::target::{PoolTarget, Purpose};
+use crate::fleet::tide::{Phase, Tide};
 use crate::fleet::{Kind, Parts};
-use crate::ids::{PoolName, TideName};
+use crate::ids::PoolName;
 
 /// The instants at which something changes, with each tide's calendar worked out once.
 #[derive(Debug)]
 pub struct Moments<'a> {
     parts: &'a Parts,
     now: Timestamp,
-    calendars: BTreeMap<&'a TideName, Calendar>,
+    until: Timestamp,
+    rulings: Rulings<'a>,
     tides: BTreeMap<PoolName, Vec<&'a Tide>>,
 }
 
@@ -34,9 +36,8 @@ impl<'a> Moments<'a> {
             .into_iter()
             .map(|(pool, tides)| (pool, tides.into_iter().filter(sound).collect()))
             .collect();
-        let calendars =
-            p.parts.tides.values().filter(sound).map(|tide| (&tide.name.value, tide.calendar(p.now, until))).collect();
-        Self { parts: p.parts, now: p.now, calendars, tides }
+        let rulings = Rulings::between(p.parts.tides.values().filter(sound), p.now, until);
+        Self { parts: p.parts, now: p.now, until, rulings, tides }
     }
 
     pub fn tides(&self, pool: &Pool) -> &[&'a Tide] {
@@ -45,9 +46,7 @@ impl<'a> Moments<'a> {
 
     /// Now, every edge of the tides that rule the pool, and every edge of its reservations, however far ahead.
     pub fn instants(&self, pool: &Pool) -> BTreeSet<Timestamp> {
-        let until = self.now.checked_add(HORIZON).unwrap_or(Timestamp::MAX);
-        let tides = self.tides(pool).iter().filter_map(|tide| self.calendars.get(&tide.name.value));
-        let edges = tides.flat_map(Calendar::edges).filter(|at| *at <= until);
+        let edges = self.rulings.edges_of(&pool.name.value).filter(|at| *at <= self.until);
         let windows = pool.reservations().filter_map(|name| {
             let reservation = self.parts.reservations.get(name.value)?;
             reservation.certain_window(self.parts.kill(reservation))
@@ -57,12 +56,12 @@ impl<'a> Moments<'a> {
     }
 
     fn ruling(&self, pool: &Pool, at: Timestamp) -> Option<(&'a Tide, Phase)> {
-        let phase_of = |tide: &Tide| match self.calendars.get(&tide.name.value) {
-            // A block's end may lie beyond the two weeks that the calendars cover.
-            Some(calendar) if calendar.low.last().is_some_and(|(_, end)| at < *end) => calendar.phase_at(at),
-            _ => tide.phase_at(at),
-        };
-        ruling(self.tides(pool), &phase_of)
+        let name = &pool.name.value;
+        if at <= self.until {
+            return self.rulings.at(name, at);
+        }
+        // A block's end may lie beyond the two weeks.
+        Rulings::between(self.tides(pool).iter().copied(), at, at).at(name, at)
     }
 
     pub fn pool_at(&self, pool: &Pool, at: Timestamp) -> PoolTarget {
@@ -169,7 +168,10 @@ fn guarantees(p: &mut Problems<'_>, moments: &Moments<'_>, pool: &Pool, shares: 
             let given: u32 = target
                 .parts
                 .iter()
-                .filter(|part| matches!(&part.purpose, Purpose::Lent { from, .. } | Purpose::Returning { from, .. } if *from == quota.name.value))
+                .filter(|part| match &part.purpose {
+                    Purpose::Lent { from, .. } | Purpose::Returning { from, .. } => *from == quota.name.value,
+                    Purpose::Own | Purpose::Spare => false,
+                })
                 .map(|part| part.nodes)
                 .sum();
             let left = share.guarantee.without(&each.times(given));

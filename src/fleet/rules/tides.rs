@@ -146,7 +146,8 @@ fn clock_changes(p: &mut Problems<'_>, tide: &Tide) {
             let ends = if crosses { date.yesterday().is_ok_and(begins) } else { begins(*date) };
             let start = begins(*date) && is_ambiguous(&zone, *date, window.from.0);
             let end = ends && is_ambiguous(&zone, *date, window.to.0);
-            start.then_some((date, window.from, "begins")).or(end.then_some((date, window.to, "ends")))
+            let edge = start.then_some((date, window.from, "begins")).or(end.then_some((date, window.to, "ends")));
+            edge.filter(|(date, time, _)| tide.turns_around(**date, time.0))
         });
         if let Some((date, time, verb)) = falls {
             let gap = matches!(
