@@ -17,10 +17,12 @@ pub mod reservation;
 pub mod scheduler;
 pub mod schema;
 pub mod shape;
+mod syntax;
 pub mod tide;
 pub mod tier;
 pub mod tree;
 pub mod walk;
+mod words;
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,7 @@
 
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError, StructureStyle};
 
+use super::syntax;
 use crate::diag::{Diagnostic, Span, codes};
 
 /// A larger file is not written by a person. It bounds the memory for any bytes at some tens of MiB.
@@ -42,6 +43,8 @@ pub enum Value {
 pub struct Entry {
     pub key: Box<str>,
     pub key_span: Span,
+    /// Written without quotes.
+    pub key_plain: bool,
     pub node: Node,
 }
 
@@ -65,6 +68,12 @@ impl Node {
         }
     }
 
+    /// Whether nothing is written, or one of YAML's words for nothing.
+    pub fn is_null(&self) -> bool {
+        let Value::Scalar { text, plain: true } = &self.value else { return false };
+        matches!(&**text, "" | "~" | "null" | "Null" | "NULL")
+    }
+
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar { text, .. } => Some(text),
@@ -85,16 +94,9 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     // A byte order mark is not part of the text; positions still count it.
     let base = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    let mut reader = Reader { file, base, text, diagnostics: Vec::new() };
+    let mut reader = Reader { file, base, text, diagnostics: Vec::new(), swallowed: None };
     if text.len() > MAX_FILE_BYTES {
-        reader.diagnostics.push(
-            Diagnostic::error(
-                codes::TOO_LARGE,
-                format!("the file has {} bytes, the limit is {MAX_FILE_BYTES}", text.len()),
-            )
-            .at(Span { file, start: 0, end: 0 }, "")
-            .hint("split it into several files"),
-        );
+        reader.diagnostics.push(too_large(Span { file, start: 0, end: 0 }));
         return (vec![Document { span: Span { file, start: 0, end: 0 }, root: None }], reader.diagnostics);
     }
     let mut parser = Parser::new_from_str_with_options(
@@ -123,8 +125,9 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
                 let at = reader.span(span);
                 let (root, failed) = reader.document(&mut parser);
                 found.push(Document { span: root.as_ref().map_or(at, |root| root.span), root });
-                if let Some(error) = failed {
-                    reader.syntax(&error);
+                found.extend(reader.swallowed.take().map(|span| Document { span, root: None }));
+                if let Some((error, opened)) = failed {
+                    reader.syntax(&error, opened);
                     if !parser.proceed_next_document().unwrap_or(false) {
                         break;
                     }
@@ -133,7 +136,7 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 found.push(Document { span: reader.span_at(&error), root: None });
-                reader.syntax(&error);
+                reader.syntax(&error, None);
                 if !parser.proceed_next_document().unwrap_or(false) {
                     break;
                 }
@@ -143,11 +146,19 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     (found, reader.diagnostics)
 }
 
+pub fn too_large(at: Span) -> Diagnostic {
+    Diagnostic::error(codes::TOO_LARGE, format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20))
+        .at(at, "")
+        .hint("split it into several files")
+}
+
 struct Reader<'a> {
     file: u32,
     base: usize,
     text: &'a str,
     diagnostics: Vec<Diagnostic>,
+    /// Where a second document begins that nothing separates from the first.
+    swallowed: Option<Span>,
 }
 
 fn is_block(style: StructureStyle) -> bool {
@@ -157,12 +168,19 @@ fn is_block(style: StructureStyle) -> bool {
 /// A collection whose end has not come yet.
 enum Open {
     List { start: Span, items: Vec<Node>, block: bool },
-    Map { start: Span, entries: Vec<Entry>, key: Option<(Box<str>, Span)>, skip: bool, block: bool },
+    Map { start: Span, entries: Vec<Entry>, key: Option<Key>, skip: bool, block: bool },
+}
+
+/// A key whose value has not come yet.
+struct Key {
+    name: Box<str>,
+    span: Span,
+    plain: bool,
 }
 
 impl Reader<'_> {
-    /// Reads events up to the end of the document.
-    fn document<'i, I>(&mut self, parser: &mut Parser<'i, I>) -> (Option<Node>, Option<ScanError>)
+    /// Reads events up to the end of the document. On an error, also where the innermost open bracket is.
+    fn document<'i, I>(&mut self, parser: &mut Parser<'i, I>) -> (Option<Node>, Option<(ScanError, Option<Span>)>)
     where
         I: granit_parser::BorrowedInput<'i>,
     {
@@ -172,7 +190,13 @@ impl Reader<'_> {
         loop {
             let (event, raw) = match parser.next_event() {
                 Some(Ok(next)) => next,
-                Some(Err(error)) => return (None, Some(error)),
+                Some(Err(error)) => {
+                    let opened = open.last().and_then(|open| match open {
+                        Open::List { start, block: false, .. } | Open::Map { start, block: false, .. } => Some(*start),
+                        Open::List { .. } | Open::Map { .. } => None,
+                    });
+                    return (None, Some((error, opened)));
+                }
                 None => return (root, None),
             };
             let span = self.span(raw);
@@ -185,6 +209,8 @@ impl Reader<'_> {
                 Event::DocumentEnd => return (root, None),
                 Event::Scalar(text, style, _, _) => {
                     let plain = style == ScalarStyle::Plain;
+                    // The parser writes `~` for what is not there.
+                    let text = if plain && span.start == span.end { "".into() } else { text };
                     Node { span, value: Value::Scalar { text: text.into(), plain }, block: false }
                 }
                 Event::Alias(_) | Event::UnresolvedAlias(_) => {
@@ -232,10 +258,11 @@ impl Reader<'_> {
             };
             let node =
                 if tag || (too_deep && open.len() >= MAX_DEPTH) { Node { value: Value::Broken, ..node } } else { node };
+            let at_root = open.len() == 1;
             match open.last_mut() {
                 None => root = Some(node),
                 Some(Open::List { items, .. }) => items.push(node),
-                Some(Open::Map { entries, key, skip, .. }) => self.put_into_map(entries, key, skip, node),
+                Some(Open::Map { entries, key, skip, .. }) => self.put_into_map(entries, key, skip, node, at_root),
             }
         }
     }
@@ -244,16 +271,18 @@ impl Reader<'_> {
     fn put_into_map(
         &mut self,
         entries: &mut Vec<Entry>,
-        key: &mut Option<(Box<str>, Span)>,
+        key: &mut Option<Key>,
         skip: &mut bool,
         node: Node,
+        at_root: bool,
     ) {
-        if let Some((name, key_span)) = key.take() {
+        if let Some(Key { name, span, plain }) = key.take() {
             if !std::mem::take(skip) {
-                entries.push(Entry { key: name, key_span, node });
+                entries.push(Entry { key: name, key_span: span, key_plain: plain, node });
             }
             return;
         }
+        let plain = matches!(node.value, Value::Scalar { plain: true, .. });
         let span = node.span;
         let name = match node.value {
             Value::Scalar { text, .. } => text,
@@ -276,33 +305,48 @@ impl Reader<'_> {
             if entries.len() == MAX_KEYS {
                 self.diagnostics.push(
                     Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_KEYS} keys in one mapping"))
-                        .at(span, "the first one too many"),
+                        .at(span, "the first one too many")
+                        .hint(format!("write at most {MAX_KEYS}")),
                 );
                 // One more entry, so that the next key is not reported again.
                 entries.push(Entry {
                     key: name.clone(),
                     key_span: span,
+                    key_plain: plain,
                     node: Node { span, value: Value::Broken, block: false },
                 });
             }
             *skip = true;
         } else if let Some(first) = entries.iter().find(|entry| entry.key == name) {
-            self.diagnostics.push(
-                Diagnostic::error(codes::DUPLICATE_KEY, format!("`{name}` is written twice"))
-                    .at(span, "the second time")
-                    .at(first.key_span, "the first time")
-                    .hint("keep one of the two"),
-            );
+            // What follows a second head belongs to a second document: one mistake, not one for each of its keys.
+            let is_head = at_root && matches!(&*name, "apiVersion" | "kind");
+            if !at_root || self.swallowed.is_none() {
+                let hint = if is_head {
+                    "put a line `---` above it if a new document begins here"
+                } else {
+                    "keep one of them"
+                };
+                self.diagnostics.push(
+                    Diagnostic::error(codes::DUPLICATE_KEY, format!("`{name}` is written twice"))
+                        .at(span, "again")
+                        .at(first.key_span, "the first time")
+                        .hint(hint),
+                );
+            }
+            if is_head {
+                self.swallowed.get_or_insert(span);
+            }
             *skip = true;
         }
-        *key = Some((name, span));
+        *key = Some(Key { name, span, plain });
     }
 
     fn depth(&mut self, depth: usize, reported: bool, span: Span) -> bool {
         if depth > MAX_DEPTH && !reported {
             self.diagnostics.push(
-                Diagnostic::error(codes::TOO_LARGE, format!("nested deeper than {MAX_DEPTH} levels"))
-                    .at(span, "this level is one too many"),
+                Diagnostic::error(codes::TOO_LARGE, syntax::too_deep())
+                    .at(Span { end: span.start + 1, ..span }, "this level is one too many")
+                    .hint(syntax::DEPTH_HINT),
             );
         }
         depth > MAX_DEPTH
@@ -312,25 +356,9 @@ impl Reader<'_> {
         self.diagnostics.push(Diagnostic::error(codes::ANCHOR, message).at(span, "").hint(hint));
     }
 
-    fn syntax(&mut self, error: &ScanError) {
+    fn syntax(&mut self, error: &ScanError, opened: Option<Span>) {
         let at = self.span_at(error);
-        let rest = &self.text[at.start as usize..];
-        let line_start = self.text[..at.start as usize].rfind('\n').map_or(0, |n| n + 1);
-        let lead = &self.text[line_start..at.start as usize];
-        let tab = rest.starts_with('\t') || (lead.contains('\t') && lead.trim().is_empty());
-        let hint = if tab {
-            "YAML is indented with spaces: replace the tab"
-        } else {
-            "see the line above too: a missing quote, colon, bracket or space often shows one line later"
-        };
-        let text = error.to_string();
-        let message = text.split(" at byte").next().unwrap_or(&text).split(" at line").next().unwrap_or(&text);
-        let code = if message.contains("limit") || message.contains("nesting") || message.contains("recursion") {
-            codes::TOO_LARGE
-        } else {
-            codes::SYNTAX
-        };
-        self.diagnostics.push(Diagnostic::error(code, message.to_string()).at(at, "").hint(hint));
+        self.diagnostics.push(syntax::diagnostic(error.kind(), self.text, at, opened));
     }
 
     fn span(&self, span: granit_parser::Span) -> Span {

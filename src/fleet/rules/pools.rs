@@ -53,7 +53,8 @@ fn size(p: &mut Problems<'_>, pool: &Pool) {
 
 fn names(p: &mut Problems<'_>, pool: &Pool, name: &At<&crate::ids::ReservationName>, reservation: &Reservation) {
     let owner = pool.name.value.as_str();
-    if reservation.instance_type.value != pool.instance_type.value {
+    let are_known = [&reservation.instance_type, &pool.instance_type].iter().all(|t| p.parts.hardware(t).is_some());
+    if reservation.instance_type.value != pool.instance_type.value && are_known {
         let message = format!(
             "`{}` holds {}, the pool has {}",
             name.value, reservation.instance_type.value, pool.instance_type.value
@@ -138,7 +139,11 @@ fn price(p: &mut Problems<'_>, pool: &Pool) {
     {
         let message = format!("nobody knows what a {} costs an hour on demand", pool.instance_type.value);
         let said = Diagnostic::error(codes::NO_PRICE, message).at(source.at, "").at(pool.instance_type.at, "this type");
-        let hint = format!("add `prices: {{{}: {{onDemandUsd: …}}}}` to the Fleet", pool.instance_type.value);
+        let own = p.parts.hardware.iter().find(|shape| shape.name.value == pool.instance_type.value);
+        let (said, hint) = match own {
+            Some(shape) => (said.at(shape.name.at, "described here"), "add `usdPerHour: …` to its description".into()),
+            None => (said, format!("add `prices: {{{}: {{onDemandUsd: …}}}}` to the Fleet", pool.instance_type.value)),
+        };
         p.blame(Kind::NodePool, pool.name.value.as_str(), said.hint(hint));
     }
 }

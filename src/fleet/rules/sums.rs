@@ -262,18 +262,23 @@ fn keep_ready(p: &mut Problems<'_>, moments: &Moments<'_>, pool: &Pool) {
     let fewest = moments.instants(pool).into_iter().map(|at| (moments.pool_at(pool, at).own(), at)).min();
     let Some((own, at)) = fewest.filter(|(own, _)| *own > 0) else { return };
     for (profile, count) in &layout.keep_ready {
-        let room = each.slices.get(profile).copied().unwrap_or(0).saturating_mul(own - 1);
+        let room = each.slices.get(&profile.value).copied().unwrap_or(0).saturating_mul(own - 1);
         if count.value > room {
             let message = format!(
-                "{} slices of {profile} are kept ready, and with one node away pool `{}` has {room}{}",
+                "{} slices of {} are kept ready, and with one node away pool `{}` has {room}{}",
                 count.value,
+                profile.value,
                 pool.name.value,
                 when(p, moments, pool, at)
             );
+            let nodes = moments.pool_at(pool, at).nodes;
+            let in_use = if own == nodes { String::new() } else { format!(", {own} of them for its own use") };
             let said = Diagnostic::error(codes::KEEP_READY, message)
                 .at(count.at, "")
-                .at(moments.size_at(pool, at), format!("{own} nodes in use"));
-            p.say(said.hint(format!("keep at most {room} ready: a node that is cut anew serves nothing")));
+                .at(moments.size_at(pool, at), format!("{nodes} nodes{in_use}"));
+            p.say(said.hint(format!(
+                "keep at most {room} ready, or make the pool larger: a node that is cut anew serves nothing"
+            )));
         }
     }
 }
