@@ -6,6 +6,7 @@ mod cli;
 mod examples;
 mod fuzz_corpus;
 mod properties;
+mod right;
 mod schemas;
 mod tidy;
 mod time;

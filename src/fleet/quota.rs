@@ -133,6 +133,39 @@ impl Amount {
         }
     }
 
+    /// This amount in the unit of another, given what one node holds. A node that has GPUs or slices counts by them, so
+    /// that parts of nodes add up to nodes. `None` where the one says nothing about the other: GPUs and slices.
+    pub fn in_unit_of(&self, unit: &Amount, per_node: &Supply) -> Option<Amount> {
+        match (self, unit) {
+            _ if self.same_unit(unit) => Some(self.clone()),
+            (Self::Nodes(_), Self::Gpus(_)) => Some(Self::Gpus(self.supply(per_node).gpus)),
+            (Self::Nodes(_), Self::Slices(_)) => Some(Self::Slices(self.supply(per_node).slices)),
+            (Self::Gpus(gpus), Self::Nodes(_)) => gpus.checked_div(per_node.gpus).map(Self::Nodes),
+            (Self::Slices(slices), Self::Nodes(_)) => {
+                let of = |profile| slices.get(profile).copied().unwrap_or(0);
+                let nodes = per_node.slices.iter().filter_map(|(profile, each)| of(profile).checked_div(*each)).min();
+                nodes.map(Self::Nodes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Nothing, in the same unit.
+    pub fn nothing(&self) -> Amount {
+        match self {
+            Self::Gpus(_) => Self::Gpus(0),
+            Self::Nodes(_) => Self::Nodes(0),
+            Self::Slices(slices) => Self::Slices(slices.keys().map(|profile| (profile.clone(), 0)).collect()),
+        }
+    }
+
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Self::Gpus(count) | Self::Nodes(count) => *count == 0,
+            Self::Slices(slices) => slices.values().all(|count| *count == 0),
+        }
+    }
+
     /// Whether both count the same thing.
     pub fn same_unit(&self, other: &Amount) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -172,6 +205,7 @@ impl fmt::Display for Amount {
             Self::Gpus(gpus) => write!(f, "{gpus} GPUs"),
             Self::Nodes(1) => f.write_str("1 node"),
             Self::Nodes(nodes) => write!(f, "{nodes} nodes"),
+            Self::Slices(slices) if slices.is_empty() => f.write_str("no slices"),
             Self::Slices(slices) => {
                 let parts: Vec<String> = slices.iter().map(|(p, n)| format!("{n} × {p}")).collect();
                 f.write_str(&parts.join(" + "))

@@ -199,7 +199,7 @@ impl Parts {
     }
 
     /// Guarantees follow the nodes: who lends has less until they are back, who borrows has more until they are asked
-    /// back.
+    /// back. In a pool whose reservations hold nothing nobody has anything.
     fn quotas_at(&self, pools: &BTreeMap<PoolName, PoolTarget>) -> BTreeMap<QuotaName, QuotaTarget> {
         let mut quotas: BTreeMap<QuotaName, QuotaTarget> = self
             .quotas
@@ -219,6 +219,12 @@ impl Parts {
             .collect();
         for (name, target) in pools {
             let Some(pool) = self.pools.get(name) else { continue };
+            if target.waits(pool) {
+                for share in quotas.values_mut().filter_map(|quota| quota.shares.get_mut(name)) {
+                    share.guarantee = share.guarantee.nothing();
+                    share.lend = share.lend.as_ref().map(Amount::nothing);
+                }
+            }
             for part in &target.parts {
                 let (from, lent) = match &part.purpose {
                     Purpose::Spare | Purpose::Own => continue,
@@ -262,6 +268,11 @@ impl Parting {
 }
 
 impl PoolTarget {
+    /// Whether it fills reservations that hold nothing now: tides and quotas wait for it.
+    pub fn waits(&self, pool: &Pool) -> bool {
+        pool.size.value == Size::Fill && self.nodes == 0
+    }
+
     /// How many nodes its quotas can count on.
     pub fn own(&self) -> u32 {
         self.parts.iter().filter(|part| part.purpose == Purpose::Own).map(|part| part.nodes).sum()

@@ -116,14 +116,16 @@ impl Tide {
         self.calendar(now, now).phase_at(now)
     }
 
-    /// Whether it turns at a time of day that the clock skips or repeats; it does not where two windows touch.
+    /// Whether it turns at a time of day that the clock skips or repeats; it does not where two windows touch, or on an
+    /// exception.
     pub fn turns_around(&self, date: Date, time: Time) -> bool {
         let zone = self.zone.zone();
         let around = zone.to_ambiguous_timestamp(date.to_datetime(time));
         let both = (around.earlier(), around.later());
         let (Ok(early), Ok(late)) = both else { return true };
         let (early, late) = (back(early, SignedDuration::from_secs(1)), back(late, SignedDuration::from_secs(-1)));
-        !self.calendar(early, late).low.iter().any(|(start, end)| *start <= early && late <= *end)
+        let turns = |edge: &Timestamp| (early..=late).contains(edge);
+        self.calendar(early, late).low.iter().any(|(start, end)| turns(start) || turns(end))
     }
 
     fn low_between(&self, zone: &TimeZone, first: Date, last: Date) -> Vec<(Timestamp, Timestamp)> {
