@@ -176,8 +176,8 @@ fn blocks(p: &mut Problems<'_>, tide: &Tide) {
     }
 }
 
-/// When EC2 begins to terminate the nodes of a block, if that can be known. Which day a block ends on that is not bought
-/// yet is known only if it has one day to start on; all blocks end at the same time of day.
+/// When EC2 begins to terminate the nodes of a block, if that can be known. Of a block that is not bought yet it is
+/// known only if there is one day that it can start on; all blocks end at the same time of day.
 fn taken_away(reservation: &Reservation, kill: Duration) -> Option<Timestamp> {
     let Terms::Block(block) = &reservation.terms else { return None };
     let end = match (&block.window, &block.start, &block.approval) {
