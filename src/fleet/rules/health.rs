@@ -18,7 +18,7 @@ pub fn check(p: &mut Problems<'_>) {
 fn schedulers(p: &mut Problems<'_>) {
     let mut scheduled: BTreeMap<&PoolName, (&ProfileName, Span)> = BTreeMap::new();
     for (name, profile) in &p.parts.schedulers {
-        for pool in &profile.pools {
+        for pool in profile.pools.iter().filter(|pool| p.parts.pools.contains_key(&pool.value)) {
             match scheduled.get(&pool.value).copied() {
                 // The same pool twice in one profile has been reported.
                 Some((first, _)) if first == name => {}
@@ -42,7 +42,8 @@ fn policies<'a>(p: &mut Problems<'a>) -> Watched<'a> {
     let mut watched: Watched<'a> = BTreeMap::new();
     for (name, policy) in &p.parts.health {
         let all = policy.pools.is_empty().then_some((None, policy.name.at));
-        for (pool, at) in policy.pools.iter().map(|pool| (Some(&pool.value), pool.at)).chain(all) {
+        let named = policy.pools.iter().filter(|pool| p.parts.pools.contains_key(&pool.value));
+        for (pool, at) in named.map(|pool| (Some(&pool.value), pool.at)).chain(all) {
             match watched.get(&pool).copied() {
                 Some((first, _)) if first == name => {}
                 Some((first, other)) => {
