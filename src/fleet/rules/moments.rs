@@ -65,7 +65,7 @@ impl<'a> Moments<'a> {
         let windows: Vec<Timestamp> =
             windows.flat_map(|(from, to)| [from, to]).filter(|at| *at > self.now && *at != Timestamp::MAX).collect();
         let mut instants: BTreeSet<Timestamp> = edges.filter(|at| *at > self.now).chain([self.now]).collect();
-        for at in windows.iter().filter(|at| **at > until) {
+        for at in windows.iter().filter(|at| **at > self.until) {
             let week = at.checked_add(WEEK).unwrap_or(Timestamp::MAX);
             let calendars = self.tides(pool).iter().map(|tide| tide.calendar(*at, week));
             instants.extend(calendars.flat_map(|calendar| calendar.edges().collect::<Vec<_>>()));
