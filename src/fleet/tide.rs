@@ -234,7 +234,7 @@ fn subtract(low: Vec<(Timestamp, Timestamp)>, high: &[(Timestamp, Timestamp)]) -
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Guard {
     /// A query that gives one number.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 4096))]
     pub prometheus: String,
     /// Nothing is lent while the number is at or above this.
     pub below: Ratio,

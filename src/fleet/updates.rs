@@ -24,6 +24,7 @@ pub struct Updates {
     pub canary: Option<Canary>,
     /// When nodes may be drained for an update, in the fleet's time zone. Absent: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
     pub windows: Vec<Window>,
 }
 
@@ -78,7 +79,7 @@ pub struct Canary {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Window {
     /// The weekdays on which it begins: `Sat`, `Mon-Fri`.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 7))]
     pub days: Vec<Days>,
     /// When it begins, such as `"20:00"`.
     pub from: TimeOfDay,

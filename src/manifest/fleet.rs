@@ -23,6 +23,7 @@ pub struct FleetSpec {
     /// Directories with documents shared by several fleets (tiers, layouts, policies), relative to this file. They
     /// must be inside the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(min = 1, max = 1024)))]
     pub include: Vec<String>,
     /// The one switch that stops everything: while it is set, no effect is carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +37,7 @@ pub struct FleetSpec {
     pub prices: BTreeMap<InstanceType, PriceOverride>,
     /// Node shapes that the catalogue does not know: own hardware, CPU types, new instance types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200))]
     pub hardware: Vec<HardwareSpec>,
     /// The network that the nodes hang on, coarse to fine. Absent: nothing is known about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +104,6 @@ pub struct FabricLevel {
 pub struct DeclaredFabric {
     /// A CSV file beside this one. Its head is `node` and the names of the levels; each line is a node and its path
     /// from the top.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1024))]
     pub file: String,
 }

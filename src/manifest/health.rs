@@ -13,14 +13,16 @@ use crate::units::Percent;
 pub struct HealthPolicySpec {
     /// The pools it watches. Absent: all that no other policy names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200))]
     pub pools: Vec<PoolName>,
     /// What to look for and what to do.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 50))]
     pub rules: Vec<Rule>,
     /// How much of a pool may be out of service for its health, rounded up to one node. Beyond it nothing more is
     /// taken out, and the breaker says so.
     pub limit: Percent,
     /// What a new or returned node must show before it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
     pub admit: Vec<Admit>,
 }

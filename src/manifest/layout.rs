@@ -19,7 +19,7 @@ use crate::ids::MigProfile;
 pub struct GpuLayoutSpec {
     /// Slices with their own memory and faults. GPUs that no entry names stay whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 128))]
     pub mig: Option<Vec<MigPart>>,
     /// Several processes on one GPU, each with a share of its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,6 +42,7 @@ pub struct GpuLayoutSpec {
 pub struct MigPart {
     /// Which GPUs of the node, by index from 0. Absent: all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
     pub gpus: Vec<u32>,
     /// How many slices of each profile a GPU is cut into.
     #[schemars(extend("minProperties" = 1))]

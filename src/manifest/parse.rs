@@ -3,14 +3,12 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use super::formats;
 use super::shape::shape;
-use super::tree::{self, Node, Value};
+use super::tree::{self, MAX_MISTAKES, Node, Value, shorten};
 use super::walk::walk;
 use super::{API_VERSION, Body, GROUP, Kind, Manifest, Spec};
 use crate::diag::{Diagnostic, Sources, Span, codes, nearest};
-
-/// More mistakes than this in one file are not the work of a person; it bounds the memory for any bytes.
-const MAX_MISTAKES: usize = 1_000;
 
 /// Parses all files. A document that is wrong gives a manifest without a body, so that what names it is not reported
 /// too; one that has no name or kind to read gives a manifest without those.
@@ -33,18 +31,11 @@ pub fn parse_file(sources: &Sources, file: u32, manifests: &mut Vec<Manifest>, d
     let mut broken: Vec<Span> = found.iter().filter_map(Diagnostic::span).collect();
     broken.sort();
     for document in documents {
-        if found.len() > MAX_MISTAKES {
-            found.push(
-                Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_MISTAKES} mistakes in one file"))
-                    .at(document.span, "the documents from here on were not looked at"),
-            );
-            manifests.push(unreadable(document.span));
-            break;
-        }
+        let span = document.span;
         match document.root {
-            None => manifests.push(unreadable(document.span)),
+            None => manifests.push(unreadable(span)),
             // A document of comments only is no document.
-            Some(Node { value: Value::Scalar { text, plain: true }, .. }) if text.is_empty() => continue,
+            Some(root) if root.is_absent() => continue,
             Some(root) => {
                 let first = broken.partition_point(|span| span.start < root.span.start);
                 let hurt = broken.get(first).is_some_and(|span| span.start <= root.span.end);
@@ -52,6 +43,15 @@ pub fn parse_file(sources: &Sources, file: u32, manifests: &mut Vec<Manifest>, d
             }
         }
         empty = false;
+        if found.len() > MAX_MISTAKES {
+            found.truncate(MAX_MISTAKES);
+            found.push(
+                Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_MISTAKES} mistakes in one file"))
+                    .at(Span { end: span.start, ..span }, "nothing more was looked at behind this"),
+            );
+            manifests.push(unreadable(span));
+            break;
+        }
     }
     if empty {
         let start = Span { file, start: 0, end: 0 };
@@ -72,7 +72,7 @@ pub fn unreadable(span: Span) -> Manifest {
 fn read(root: Node, hurt: bool, found: &mut Vec<Diagnostic>) -> Manifest {
     let before = found.len();
     let kind = head(&root, found);
-    let name = root.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Node::as_str).map(String::from);
+    let name = name(&root);
     let Some(kind) = kind else {
         return Manifest { tree: root, kind: None, name, body: None };
     };
@@ -89,6 +89,12 @@ fn read(root: Node, hurt: bool, found: &mut Vec<Diagnostic>) -> Manifest {
     Manifest { tree: root, kind: Some(kind), name, body }
 }
 
+/// The object's name, if it has one. A name that is written wrongly may stand for any.
+fn name(root: &Node) -> Option<String> {
+    let text = root.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Node::as_str)?;
+    formats::format("name").is_some_and(|format| (format.check)(text).is_ok()).then(|| text.into())
+}
+
 /// The kind, if the document says one that exists and a version that is read.
 fn head(root: &Node, found: &mut Vec<Diagnostic>) -> Option<Kind> {
     let Value::Map(_) = &root.value else {
@@ -102,10 +108,18 @@ fn head(root: &Node, found: &mut Vec<Diagnostic>) -> Option<Kind> {
         return None;
     };
     let start = Span { end: root.span.start + 1, ..root.span };
-    let word = |key: &str| root.entry(key).map(|entry| (entry.node.as_str().unwrap_or(""), entry.node.span));
+    let word = |key: &str| {
+        root.entry(key).map(|entry| match &entry.node {
+            Node { value: Value::Broken, .. } => None,
+            node => Some((node.as_str().unwrap_or(""), node.span)),
+        })
+    };
     let version_is_fine = match word("apiVersion") {
-        Some((API_VERSION, _)) => true,
-        Some((other, span)) => {
+        // What is there has been reported.
+        Some(None) => false,
+        Some(Some((API_VERSION, _))) => true,
+        Some(Some((other, span))) => {
+            let other = shorten(other);
             let message = if other.starts_with(GROUP) {
                 format!("this program reads {API_VERSION}, not `{other}`")
             } else {
@@ -127,15 +141,19 @@ fn head(root: &Node, found: &mut Vec<Diagnostic>) -> Option<Kind> {
     };
     let kinds = || Kind::ALL.iter().map(|kind| kind.name());
     match word("kind") {
-        Some((name, span)) => {
+        Some(None) => None,
+        Some(Some((name, span))) => {
             let kind = Kind::ALL.iter().copied().find(|kind| kind.name() == name);
             if kind.is_none() && version_is_fine {
                 let hint = match nearest(name, kinds()) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("the kinds are {}", kinds().collect::<Vec<_>>().join(", ")),
                 };
-                found
-                    .push(Diagnostic::error(codes::KIND, format!("there is no kind `{name}`")).at(span, "").hint(hint));
+                found.push(
+                    Diagnostic::error(codes::KIND, format!("there is no kind `{}`", shorten(name)))
+                        .at(span, "")
+                        .hint(hint),
+                );
             }
             kind.filter(|_| version_is_fine)
         }

@@ -48,6 +48,7 @@ pub struct NodePoolSpec {
     pub labels: BTreeMap<String, String>,
     /// Taints for its nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
     pub taints: Vec<Taint>,
     /// How its nodes are launched. Needed where nodes are launched in AWS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,5 +127,6 @@ pub struct Placement {
     pub required: bool,
     /// Pools that should not share that level with this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub apart_from: Vec<PoolName>,
 }

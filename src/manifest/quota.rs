@@ -20,14 +20,14 @@ pub struct QuotaSpec {
     #[schemars(extend("x-tidewright-format" = "subdomain"))]
     pub cluster_queue: Option<String>,
     /// The namespaces whose work counts here.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 200))]
     pub namespaces: Vec<NamespaceSpec>,
     /// The group that borrows and lends among itself. Cohorts may nest: `research/vision`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "cohort"))]
     pub cohort: Option<String>,
     /// The tiers that its work may ask for, enforced at admission. The first is the default.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 50))]
     pub tiers: Vec<TierName>,
     /// Its share of each pool, because a queue counts for each pool apart. A pool that is not named is not used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -19,7 +19,7 @@ pub struct SchedulerProfileSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
     /// The pools it schedules.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 200))]
     pub pools: Vec<PoolName>,
 }
 

@@ -18,16 +18,19 @@ pub struct TideScheduleSpec {
     /// When the tide is low. Windows may cross midnight; those that touch or overlap are one. A time that the clock
     /// skips means the moment of the skip; a time that comes twice means the second for a beginning and the first for
     /// an end, so that lending is never longer than written.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 50))]
     pub low_tide: Vec<Window>,
     /// Dates on which the tide is high or low all day, midnight to midnight, whatever the windows say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 400))]
     pub exceptions: Vec<Exception>,
     /// Nodes that change hands while the tide is low.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub lend: Vec<Lend>,
     /// Pools that have another size while the tide is low.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub resize: Vec<Resize>,
     /// Tonight's traffic: nothing is lent while it is high or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@
 
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError, StructureStyle};
 
-use crate::diag::{Diagnostic, Span, codes};
+use crate::diag::{BYTE_ORDER_MARK, Diagnostic, Span, codes};
 
 /// A larger file is not written by a person. It bounds the memory for any bytes at some tens of MiB.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
@@ -16,6 +16,9 @@ pub const MAX_DOCUMENTS: usize = 2_000;
 pub const MAX_DEPTH: usize = 32;
 /// More keys than any mapping of the language has; it keeps the search for duplicates short.
 pub const MAX_KEYS: usize = 500;
+/// More mistakes in one file are not the work of a person: what comes behind them is not told. It bounds the memory
+/// for any bytes.
+pub const MAX_MISTAKES: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -41,6 +44,8 @@ pub enum Value {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: Box<str>,
+    /// The key is written without quotes, so that other readers may take it for a number or a boolean.
+    pub plain: bool,
     pub key_span: Span,
     pub node: Node,
 }
@@ -65,6 +70,11 @@ impl Node {
         }
     }
 
+    /// Nothing is written where a value could be: behind a `---`, or behind a key.
+    pub fn is_absent(&self) -> bool {
+        self.span.start == self.span.end && matches!(self.value, Value::Scalar { plain: true, .. })
+    }
+
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar { text, .. } => Some(text),
@@ -84,10 +94,10 @@ pub struct Document {
 pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     // A byte order mark is not part of the text; positions still count it.
-    let base = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let base = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
     let mut reader = Reader { file, base, text, diagnostics: Vec::new() };
     if text.len() > MAX_FILE_BYTES {
-        reader.diagnostics.push(
+        reader.say(
             Diagnostic::error(
                 codes::TOO_LARGE,
                 format!("the file has {} bytes, the limit is {MAX_FILE_BYTES}", text.len()),
@@ -113,7 +123,7 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
             Some(Ok((Event::DocumentStart(..), span))) => {
                 if found.len() >= MAX_DOCUMENTS {
                     let at = reader.span(span);
-                    reader.diagnostics.push(
+                    reader.say(
                         Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_DOCUMENTS} documents in one file"))
                             .at(at, "the first one too many")
                             .hint("split it into several files"),
@@ -157,7 +167,14 @@ fn is_block(style: StructureStyle) -> bool {
 /// A collection whose end has not come yet.
 enum Open {
     List { start: Span, items: Vec<Node>, block: bool },
-    Map { start: Span, entries: Vec<Entry>, key: Option<(Box<str>, Span)>, skip: bool, block: bool },
+    Map { start: Span, entries: Vec<Entry>, key: Option<Key>, skip: bool, block: bool },
+}
+
+/// A key whose value has not come yet.
+struct Key {
+    name: Box<str>,
+    plain: bool,
+    span: Span,
 }
 
 impl Reader<'_> {
@@ -241,66 +258,71 @@ impl Reader<'_> {
     }
 
     /// A node inside a mapping is a key or the value of the last key.
-    fn put_into_map(
-        &mut self,
-        entries: &mut Vec<Entry>,
-        key: &mut Option<(Box<str>, Span)>,
-        skip: &mut bool,
-        node: Node,
-    ) {
-        if let Some((name, key_span)) = key.take() {
+    fn put_into_map(&mut self, entries: &mut Vec<Entry>, key: &mut Option<Key>, skip: &mut bool, node: Node) {
+        if let Some(Key { name, plain, span }) = key.take() {
             if !std::mem::take(skip) {
-                entries.push(Entry { key: name, key_span, node });
+                entries.push(Entry { key: name, plain, key_span: span, node });
             }
             return;
         }
         let span = node.span;
-        let name = match node.value {
-            Value::Scalar { text, .. } => text,
-            Value::Broken => "".into(),
+        let (name, plain) = match node.value {
+            Value::Scalar { text, plain } => (text, plain),
+            Value::Broken => {
+                *skip = true;
+                ("".into(), false)
+            }
             Value::List(_) | Value::Map(_) => {
-                self.diagnostics.push(
+                self.say(
                     Diagnostic::error(codes::WRONG_TYPE, "a key is a word, not a list or a mapping")
                         .at(span, "this is used as a key")
                         .hint("write `word: value`; a value with braces or brackets in it needs quotes"),
                 );
-                "".into()
+                *skip = true;
+                ("".into(), false)
             }
         };
-        if &*name == "<<" {
+        if *skip {
+            // Its value goes with it.
+        } else if &*name == "<<" && plain {
             self.refuse(span, "merge keys are not part of the language", "write the fields out");
-            *skip = true;
-        } else if name.is_empty() {
             *skip = true;
         } else if entries.len() >= MAX_KEYS {
             if entries.len() == MAX_KEYS {
-                self.diagnostics.push(
+                self.say(
                     Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_KEYS} keys in one mapping"))
                         .at(span, "the first one too many"),
                 );
                 // One more entry, so that the next key is not reported again.
                 entries.push(Entry {
                     key: name.clone(),
+                    plain,
                     key_span: span,
                     node: Node { span, value: Value::Broken, block: false },
                 });
             }
             *skip = true;
         } else if let Some(first) = entries.iter().find(|entry| entry.key == name) {
-            self.diagnostics.push(
-                Diagnostic::error(codes::DUPLICATE_KEY, format!("`{name}` is written twice"))
+            self.say(
+                Diagnostic::error(codes::DUPLICATE_KEY, format!("`{}` is written twice", shorten(&name)))
                     .at(span, "the second time")
                     .at(first.key_span, "the first time")
                     .hint("keep one of the two"),
             );
             *skip = true;
         }
-        *key = Some((name, span));
+        *key = Some(Key { name, plain, span });
+    }
+
+    fn say(&mut self, diagnostic: Diagnostic) {
+        if self.diagnostics.len() <= MAX_MISTAKES {
+            self.diagnostics.push(diagnostic);
+        }
     }
 
     fn depth(&mut self, depth: usize, reported: bool, span: Span) -> bool {
         if depth > MAX_DEPTH && !reported {
-            self.diagnostics.push(
+            self.say(
                 Diagnostic::error(codes::TOO_LARGE, format!("nested deeper than {MAX_DEPTH} levels"))
                     .at(span, "this level is one too many"),
             );
@@ -309,7 +331,7 @@ impl Reader<'_> {
     }
 
     fn refuse(&mut self, span: Span, message: &str, hint: &str) {
-        self.diagnostics.push(Diagnostic::error(codes::ANCHOR, message).at(span, "").hint(hint));
+        self.say(Diagnostic::error(codes::ANCHOR, message).at(span, "").hint(hint));
     }
 
     fn syntax(&mut self, error: &ScanError) {
@@ -330,7 +352,7 @@ impl Reader<'_> {
         } else {
             codes::SYNTAX
         };
-        self.diagnostics.push(Diagnostic::error(code, message.to_string()).at(at, "").hint(hint));
+        self.say(Diagnostic::error(code, message.to_string()).at(at, "").hint(hint));
     }
 
     fn span(&self, span: granit_parser::Span) -> Span {
@@ -357,6 +379,12 @@ impl Reader<'_> {
         let byte = self.text.floor_char_boundary((byte + self.base).min(self.text.len()));
         u32::try_from(byte).unwrap_or(u32::MAX)
     }
+}
+
+/// Keeps a message readable whatever was written: one line, and not a long one.
+pub fn shorten(text: &str) -> String {
+    let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(41).collect();
+    if one_line.chars().count() > 40 { one_line.chars().take(40).collect::<String>() + "…" } else { one_line }
 }
 
 #[cfg(test)]

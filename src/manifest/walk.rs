@@ -6,7 +6,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::shape::{Object, Shape};
-use super::tree::{Entry, Node, Value};
+use super::tree::{Entry, MAX_MISTAKES, Node, Value, shorten};
 use crate::diag::{Diagnostic, Span, codes, nearest};
 
 /// Checks a node and gives its value. What is returned is complete only if nothing was reported.
@@ -35,7 +35,7 @@ enum Looks {
 
 impl Walk<'_> {
     fn any(&mut self, node: &Node, shape: &Shape) -> Json {
-        if matches!(node.value, Value::Broken) {
+        if matches!(node.value, Value::Broken) || self.found.len() > MAX_MISTAKES {
             return Json::Null;
         }
         if let Value::Scalar { text, plain: true } = &node.value
@@ -52,7 +52,9 @@ impl Walk<'_> {
                 let each = |walk: &mut Self, (index, node): (usize, &Node)| {
                     walk.below(format!("[{index}]"), |w| w.any(node, item))
                 };
-                Json::Array(items.iter().enumerate().map(|next| each(self, next)).collect())
+                // Of a list that is too long, what is too much is not looked at.
+                let most = usize::try_from(*max).unwrap_or(usize::MAX);
+                Json::Array(items.iter().take(most).enumerate().map(|next| each(self, next)).collect())
             }
             (Shape::Text { .. }, Value::Scalar { text, plain }) => self.text(node, shape, text, *plain),
             (Shape::Integer { min, max }, Value::Scalar { text, plain: true }) => self.integer(node, text, *min, *max),
@@ -72,18 +74,8 @@ impl Walk<'_> {
                     map.insert(field.name.clone(), value);
                 }
                 (None, Some(open)) => {
-                    if let Some(format) = object.key_format
-                        && let Err(expected) = (format.check)(&entry.key)
-                    {
-                        self.report(
-                            codes::MALFORMED,
-                            format!("`{}` is no key of {}", entry.key, self.here()),
-                            entry.key_span,
-                            "",
-                        )
-                        .hint_last(format!("write {expected}"));
-                    }
-                    let value = self.below(entry.key.to_string(), |walk| walk.any(&entry.node, open));
+                    self.key(object, entry);
+                    let value = self.below(shorten(&entry.key), |walk| walk.any(&entry.node, open));
                     map.insert(entry.key.to_string(), value);
                 }
                 (None, None) => self.unknown_field(object, entries, entry),
@@ -97,6 +89,31 @@ impl Walk<'_> {
         Json::Object(map)
     }
 
+    /// A key of a map such as labels is text, as its values are.
+    fn key(&mut self, object: &Object, entry: &Entry) {
+        let (key, looks) = (shorten(&entry.key), looks(&entry.key));
+        if entry.plain && matches!(looks, Looks::Null | Looks::Bool | Looks::Number | Looks::NumberForSome) {
+            let message = format!("the keys of {} are text, and `{key}` is not", self.here());
+            self.report(codes::WRONG_TYPE, message, entry.key_span, "")
+                .hint_last(format!("put it in quotes: \"{key}\""));
+            return;
+        }
+        if let Some(format) = object.key_format
+            && let Err(expected) = (format.check)(&entry.key)
+        {
+            let message = format!("`{key}` is no key of {}", self.here());
+            self.report(codes::MALFORMED, message, entry.key_span, "").hint_last(format!("write {expected}"));
+        } else if entry.plain && looks == Looks::OtherForSome {
+            self.other_readers(&entry.key, entry.key_span);
+        }
+    }
+
+    fn other_readers(&mut self, text: &str, span: Span) {
+        let message = format!("`{text}` is text here, but readers of YAML 1.1 take it for something else");
+        let warning = Diagnostic::warning(codes::OTHER_READERS, message).at(span, "");
+        self.found.push(warning.hint(format!("put it in quotes: \"{text}\"")));
+    }
+
     fn unknown_field(&mut self, object: &Object, entries: &[Entry], entry: &Entry) {
         let absent =
             || object.fields.iter().map(|f| f.name.as_str()).filter(|name| entries.iter().all(|e| &*e.key != *name));
@@ -107,7 +124,7 @@ impl Walk<'_> {
         };
         self.report(
             codes::UNKNOWN_FIELD,
-            format!("{} has no field `{}`", self.here(), entry.key),
+            format!("{} has no field `{}`", self.here(), shorten(&entry.key)),
             entry.key_span,
             "unknown field",
         )
@@ -151,24 +168,14 @@ impl Walk<'_> {
 
     fn text(&mut self, node: &Node, shape: &Shape, text: &str, plain: bool) -> Json {
         let Shape::Text { format, min, max, words } = shape else { return Json::Null };
-        match looks(text) {
-            Looks::Bool | Looks::Number | Looks::NumberForSome if plain => {
-                self.report(
-                    codes::WRONG_TYPE,
-                    format!("{} is text, and this is {}", self.here(), what(node)),
-                    node.span,
-                    "",
-                )
-                .hint_last(format!("put it in quotes: \"{text}\""));
-                return Json::Null;
-            }
-            Looks::OtherForSome if plain => {
-                let message = format!("`{text}` is text here, but readers of YAML 1.1 take it for something else");
-                let warning = Diagnostic::warning(codes::OTHER_READERS, message).at(node.span, "");
-                self.found.push(warning.hint(format!("put it in quotes: \"{text}\"")));
-            }
-            _ => {}
+        let looks = looks(text);
+        if plain && matches!(looks, Looks::Bool | Looks::Number | Looks::NumberForSome) {
+            let message = format!("{} is text, and this is {}", self.here(), what(node));
+            self.report(codes::WRONG_TYPE, message, node.span, "")
+                .hint_last(format!("put it in quotes: \"{}\"", shorten(text)));
+            return Json::Null;
         }
+        let before = self.found.len();
         if !words.is_empty() && !words.iter().any(|word| word == text) {
             let known = list(words.iter().map(String::as_str));
             let hint = match nearest(text, words.iter().map(String::as_str)) {
@@ -184,6 +191,10 @@ impl Walk<'_> {
         } else {
             self.length(node, text.chars().count(), (*min, *max), "characters");
         }
+        // A value that is wrong for us is not told to be wrong for others too.
+        if plain && looks == Looks::OtherForSome && self.found.len() == before {
+            self.other_readers(text, node.span);
+        }
         Json::String(text.into())
     }
 
@@ -196,7 +207,8 @@ impl Walk<'_> {
                 Json::Null
             }
             (Looks::Number, _) => {
-                self.report(codes::OUT_OF_RANGE, format!("{} is {text}, out of its range", self.here()), node.span, "")
+                let message = format!("{} is {}, out of its range", self.here(), shorten(text));
+                self.report(codes::OUT_OF_RANGE, message, node.span, "")
                     .hint_last(format!("write a number from {min} to {max}"));
                 Json::Null
             }
@@ -259,7 +271,7 @@ impl Walk<'_> {
             (Shape::Integer { .. } | Shape::Number { .. }, Value::Scalar { text, .. })
                 if quoted && looks(text) == Looks::Number =>
             {
-                format!("remove the quotes: {text}")
+                format!("remove the quotes: {}", shorten(text))
             }
             (Shape::Bool, Value::Scalar { text, .. }) => match text.to_lowercase().as_str() {
                 "yes" | "on" | "y" | "true" => "write `true`".into(),
@@ -423,12 +435,6 @@ fn is_float(text: &str) -> bool {
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-/// Keeps a message readable whatever was written.
-fn shorten(text: &str) -> String {
-    let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(41).collect();
-    if one_line.chars().count() > 40 { one_line.chars().take(40).collect::<String>() + "…" } else { one_line }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::ids::PoolName;
 pub fn check(p: &mut Problems<'_>) {
     let mut scheduled: BTreeMap<&PoolName, Span> = BTreeMap::new();
     for profile in p.parts.schedulers.values() {
-        for pool in &profile.pools {
+        for pool in profile.pools.iter().filter(|pool| p.parts.pools.contains_key(&pool.value)) {
             if let Some(first) = scheduled.insert(&pool.value, pool.at).filter(|first| *first != pool.at)
                 && !profile.pools.iter().any(|other| other.at == first)
             {
@@ -23,7 +23,8 @@ pub fn check(p: &mut Problems<'_>) {
     let mut watched: BTreeMap<Option<&PoolName>, Span> = BTreeMap::new();
     for policy in p.parts.health.values() {
         let all = policy.pools.is_empty().then_some((None, policy.name.at));
-        for (pool, at) in policy.pools.iter().map(|pool| (Some(&pool.value), pool.at)).chain(all) {
+        let named = policy.pools.iter().filter(|pool| p.parts.pools.contains_key(&pool.value));
+        for (pool, at) in named.map(|pool| (Some(&pool.value), pool.at)).chain(all) {
             if let Some(first) = watched.insert(pool, at)
                 && !policy.pools.iter().any(|other| other.at == first)
             {
