@@ -63,6 +63,8 @@ fn malformed<T>(text: impl Into<String>) -> Result<T, Malformed> {
 /// Decimals are kept to 15 significant digits, because that is what survives every JSON reader between here and a
 /// Kubernetes API server.
 const DIGITS: usize = 15;
+/// Writers of JSON and YAML write smaller numbers with an exponent, and not all readers agree on those.
+const SMALLEST: Decimal = Decimal::from_parts(1, 0, 0, false, 4);
 
 fn decimal(text: &str) -> Result<Decimal, Malformed> {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
@@ -72,7 +74,11 @@ fn decimal(text: &str) -> Result<Decimal, Malformed> {
     if !text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'-') {
         return malformed("a plain decimal number such as 1200 or 38.10");
     }
-    Decimal::from_str(text).or_else(|_| malformed("a plain decimal number such as 1200 or 38.10"))
+    let value = Decimal::from_str(text).or_else(|_| malformed("a plain decimal number such as 1200 or 38.10"))?;
+    if !value.is_zero() && value.abs() < SMALLEST {
+        return malformed(format!("zero, or a number of at least {SMALLEST}"));
+    }
+    Ok(value)
 }
 
 impl FromStr for Usd {
@@ -422,6 +428,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<Usd>(&json).expect("a fee"), fee);
         assert!("1234567890.1234567".parse::<Usd>().is_err(), "more digits than JSON keeps");
         assert!("1e3".parse::<Usd>().is_err() && "-1".parse::<Usd>().is_err());
+        let small: Usd = "0.0001".parse().expect("a small fee");
+        assert_eq!(serde_json::to_string(&small).expect("a number"), "0.0001");
+        assert!("0.00001".parse::<Usd>().is_err(), "written as 1e-5");
     }
 
     #[test]

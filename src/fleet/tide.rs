@@ -3,7 +3,7 @@
 //! Windows on the wall clock become intervals of instants; everything else is asked of those. The answer depends on
 //! the instant alone, so after any downtime it is the same.
 
-use jiff::civil::{Date, Time};
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -87,19 +87,19 @@ impl Tide {
     /// When it is low between two instants. Intervals that reach beyond them are whole.
     pub fn calendar(&self, from: Timestamp, to: Timestamp) -> Calendar {
         let zone = self.zone.zone();
-        // Windows are at most a day long, so what covers an instant begins at most two civil days before it; an
-        // interval must be seen to be longer than the lead.
-        let before = 3 + i32::try_from(self.lead.as_secs() / 86_400).unwrap_or(i32::MAX / 2);
-        let mut after = 3;
+        // Windows are at most a day long, so what covers an instant alone begins at most two civil days before it.
+        let (mut before, mut after) = (3, 3);
         let low = loop {
-            let last = civil(to, &zone, after);
-            let low = self.low_between(&zone, civil(from, &zone, -before), last);
+            let (first, last) = (civil(from, &zone, -before), civil(to, &zone, after));
+            let low = self.low_between(&zone, first, last);
             // An interval that reaches the end of what was looked at may be longer: look further.
-            let cut = low.iter().any(|(start, end)| *start <= to && civil(*end, &zone, 0) >= last);
-            if !cut || after > LONGEST_LOW {
+            let early = low.iter().any(|(start, end)| *end > from && civil(*start, &zone, 0) <= first);
+            let late = low.iter().any(|(start, end)| *start <= to && civil(*end, &zone, 0) >= last);
+            if !(early || late) || before.max(after) > LONGEST_LOW {
                 break low;
             }
-            after *= 3;
+            before *= if early { 3 } else { 1 };
+            after *= if late { 3 } else { 1 };
         };
         let low = low.into_iter().filter(|(start, end)| *end > from && *start <= to).collect();
         Calendar { low, lead: self.lead.signed(), hard_at: self.hard_at.signed() }
@@ -109,23 +109,24 @@ impl Tide {
         self.calendar(now, now).phase_at(now)
     }
 
+    /// Windows are put together on the wall clock, so that two that touch are one also where the clock changes.
     fn low_between(&self, zone: &TimeZone, first: Date, last: Date) -> Vec<(Timestamp, Timestamp)> {
-        let mut low = Vec::new();
-        let mut high = Vec::new();
+        let mut low: Vec<(DateTime, DateTime)> = Vec::new();
+        let mut high: Vec<(DateTime, DateTime)> = Vec::new();
         let mut date = first;
         while date <= last {
             let next = date.tomorrow().unwrap_or(Date::MAX);
             for window in &self.windows {
                 if window.days.iter().any(|days| days.contains(date.weekday())) {
                     let ends = if window.to.0 <= window.from.0 { next } else { date };
-                    low.push((begin(zone, date, window.from.0), end(zone, ends, window.to.0)));
+                    low.push((date.to_datetime(window.from.0), ends.to_datetime(window.to.0)));
                 }
             }
             if let Some(exception) = self.exceptions.iter().find(|exception| exception.date.0 == date) {
-                let midnight = Time::midnight();
+                let day = (date.to_datetime(Time::midnight()), next.to_datetime(Time::midnight()));
                 match exception.tide {
-                    Level::Low => low.push((begin(zone, date, midnight), end(zone, next, midnight))),
-                    Level::High => high.push((end(zone, date, midnight), begin(zone, next, midnight))),
+                    Level::Low => low.push(day),
+                    Level::High => high.push(day),
                 }
             }
             if date == next {
@@ -133,7 +134,8 @@ impl Tide {
             }
             date = next;
         }
-        subtract(merge(low), &high)
+        let wall = subtract(merge(low), &high);
+        merge(wall.into_iter().map(|(from, to)| (begin(zone, from), end(zone, to))).collect())
     }
 }
 
@@ -176,17 +178,16 @@ fn civil(at: Timestamp, zone: &TimeZone, days: i32) -> Date {
 }
 
 /// A beginning that comes twice is the second; one that the clock skips is the moment of the skip.
-fn begin(zone: &TimeZone, date: Date, time: Time) -> Timestamp {
-    resolve(zone, date, time, |first, second| first.max(second))
+fn begin(zone: &TimeZone, wall: DateTime) -> Timestamp {
+    resolve(zone, wall, Timestamp::max)
 }
 
 /// An end that comes twice is the first; one that the clock skips is the moment of the skip.
-fn end(zone: &TimeZone, date: Date, time: Time) -> Timestamp {
-    resolve(zone, date, time, |first, second| first.min(second))
+fn end(zone: &TimeZone, wall: DateTime) -> Timestamp {
+    resolve(zone, wall, Timestamp::min)
 }
 
-fn resolve(zone: &TimeZone, date: Date, time: Time, choose: impl Fn(Timestamp, Timestamp) -> Timestamp) -> Timestamp {
-    let wall = date.to_datetime(time);
+fn resolve(zone: &TimeZone, wall: DateTime, choose: fn(Timestamp, Timestamp) -> Timestamp) -> Timestamp {
     let at = |offset: jiff::tz::Offset| {
         offset.to_timestamp(wall).unwrap_or(if wall.year() < 0 { Timestamp::MIN } else { Timestamp::MAX })
     };
@@ -207,10 +208,10 @@ pub fn is_ambiguous(zone: &TimeZone, date: Date, time: Time) -> bool {
 }
 
 /// Sorted intervals that neither touch nor overlap.
-fn merge(mut intervals: Vec<(Timestamp, Timestamp)>) -> Vec<(Timestamp, Timestamp)> {
+fn merge<T: Ord + Copy>(mut intervals: Vec<(T, T)>) -> Vec<(T, T)> {
     intervals.retain(|(start, end)| start < end);
     intervals.sort();
-    let mut merged: Vec<(Timestamp, Timestamp)> = Vec::new();
+    let mut merged: Vec<(T, T)> = Vec::new();
     for (start, end) in intervals {
         match merged.last_mut() {
             Some((_, last)) if start <= *last => *last = (*last).max(end),
@@ -220,7 +221,7 @@ fn merge(mut intervals: Vec<(Timestamp, Timestamp)>) -> Vec<(Timestamp, Timestam
     merged
 }
 
-fn subtract(low: Vec<(Timestamp, Timestamp)>, high: &[(Timestamp, Timestamp)]) -> Vec<(Timestamp, Timestamp)> {
+fn subtract<T: Ord + Copy>(low: Vec<(T, T)>, high: &[(T, T)]) -> Vec<(T, T)> {
     high.iter().fold(low, |low, (from, to)| {
         low.into_iter()
             .flat_map(|(start, end)| [(start, end.min(*from)), (start.max(*to), end)])

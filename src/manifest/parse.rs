@@ -28,19 +28,14 @@ pub fn parse_file(sources: &Sources, file: u32, manifests: &mut Vec<Manifest>, d
     }
     let (documents, mut found) = tree::documents(file, &source.text);
     let mut empty = found.is_empty();
-    let mut broken: Vec<Span> = found.iter().filter_map(Diagnostic::span).collect();
-    broken.sort();
     for document in documents {
         let span = document.span;
         match document.root {
             None => manifests.push(unreadable(span)),
             // A document of comments only is no document.
-            Some(root) if root.is_absent() => continue,
-            Some(root) => {
-                let first = broken.partition_point(|span| span.start < root.span.start);
-                let hurt = broken.get(first).is_some_and(|span| span.start <= root.span.end);
-                manifests.push(read(root, hurt, &mut found));
-            }
+            Some(root) if root.is_absent() && !document.hurt => continue,
+            Some(root) if root.is_absent() => manifests.push(unreadable(span)),
+            Some(root) => manifests.push(read(root, document.hurt, &mut found)),
         }
         empty = false;
         if found.len() > MAX_MISTAKES {
@@ -97,17 +92,17 @@ fn name(root: &Node) -> Option<String> {
 
 /// The kind, if the document says one that exists and a version that is read.
 fn head(root: &Node, found: &mut Vec<Diagnostic>) -> Option<Kind> {
+    let start = Span { end: root.span.start, ..root.span };
     let Value::Map(_) = &root.value else {
         if !matches!(root.value, Value::Broken) {
             found.push(
                 Diagnostic::error(codes::WRONG_TYPE, "a document is a mapping")
-                    .at(Span { end: root.span.end.min(root.span.start + 40), ..root.span }, "this is not")
+                    .at(start, "this is not")
                     .hint("begin it with `apiVersion: tidewright.dev/v1alpha1`"),
             );
         }
         return None;
     };
-    let start = Span { end: root.span.start + 1, ..root.span };
     let word = |key: &str| {
         root.entry(key).map(|entry| match &entry.node {
             Node { value: Value::Broken, .. } => None,

@@ -4,7 +4,7 @@
 //! YAML is refused here and replaced by [`Value::Broken`], so that the walk goes on around it: one run finds every
 //! mistake. Limits keep time and memory in proportion to the bytes read. Called by `parse`; knows no kind.
 
-use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError, StructureStyle};
+use serde_saphyr::granit_parser::{self, ErrorKind, Event, Parser, ScalarStyle, ScanError, StructureStyle};
 
 use crate::diag::{BYTE_ORDER_MARK, Diagnostic, Span, codes};
 
@@ -88,6 +88,8 @@ impl Node {
 pub struct Document {
     pub span: Span,
     pub root: Option<Node>,
+    /// Something of it was refused, and that has been reported.
+    pub hurt: bool,
 }
 
 /// Reads all documents of one file. After a syntax error it goes on with the next document.
@@ -95,7 +97,7 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     // A byte order mark is not part of the text; positions still count it.
     let base = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
-    let mut reader = Reader { file, base, text, diagnostics: Vec::new() };
+    let mut reader = Reader { file, base, text, diagnostics: Vec::new(), unsaid: 0 };
     if text.len() > MAX_FILE_BYTES {
         reader.say(
             Diagnostic::error(
@@ -105,7 +107,7 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
             .at(Span { file, start: 0, end: 0 }, "")
             .hint("split it into several files"),
         );
-        return (vec![Document { span: Span { file, start: 0, end: 0 }, root: None }], reader.diagnostics);
+        return (vec![unread(Span { file, start: 0, end: 0 })], reader.diagnostics);
     }
     let mut parser = Parser::new_from_str_with_options(
         &text[base..],
@@ -121,18 +123,20 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
         match parser.next_event() {
             None | Some(Ok((Event::StreamEnd, _))) => break,
             Some(Ok((Event::DocumentStart(..), span))) => {
+                let at = reader.span(span);
                 if found.len() >= MAX_DOCUMENTS {
-                    let at = reader.span(span);
                     reader.say(
                         Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_DOCUMENTS} documents in one file"))
                             .at(at, "the first one too many")
                             .hint("split it into several files"),
                     );
+                    found.push(unread(at));
                     break;
                 }
-                let at = reader.span(span);
+                let before = reader.said();
                 let (root, failed) = reader.document(&mut parser);
-                found.push(Document { span: root.as_ref().map_or(at, |root| root.span), root });
+                let hurt = reader.said() > before;
+                found.push(Document { span: root.as_ref().map_or(at, |root| root.span), root, hurt });
                 if let Some(error) = failed {
                     reader.syntax(&error);
                     if !parser.proceed_next_document().unwrap_or(false) {
@@ -142,9 +146,9 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                found.push(Document { span: reader.span_at(&error), root: None });
+                found.push(unread(reader.span_at(&error)));
                 reader.syntax(&error);
-                if !parser.proceed_next_document().unwrap_or(false) {
+                if found.len() > MAX_DOCUMENTS || !parser.proceed_next_document().unwrap_or(false) {
                     break;
                 }
             }
@@ -153,11 +157,18 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     (found, reader.diagnostics)
 }
 
+/// Stands for documents of which nothing is known.
+fn unread(span: Span) -> Document {
+    Document { span, root: None, hurt: true }
+}
+
 struct Reader<'a> {
     file: u32,
     base: usize,
     text: &'a str,
     diagnostics: Vec<Diagnostic>,
+    /// How many more there were to say than are kept.
+    unsaid: usize,
 }
 
 fn is_block(style: StructureStyle) -> bool {
@@ -317,7 +328,13 @@ impl Reader<'_> {
     fn say(&mut self, diagnostic: Diagnostic) {
         if self.diagnostics.len() <= MAX_MISTAKES {
             self.diagnostics.push(diagnostic);
+        } else {
+            self.unsaid += 1;
         }
+    }
+
+    fn said(&self) -> usize {
+        self.diagnostics.len() + self.unsaid
     }
 
     fn depth(&mut self, depth: usize, reported: bool, span: Span) -> bool {
@@ -340,19 +357,18 @@ impl Reader<'_> {
         let line_start = self.text[..at.start as usize].rfind('\n').map_or(0, |n| n + 1);
         let lead = &self.text[line_start..at.start as usize];
         let tab = rest.starts_with('\t') || (lead.contains('\t') && lead.trim().is_empty());
+        let (code, message) = match error.kind() {
+            ErrorKind::RecursionLimitExceeded => (codes::TOO_LARGE, format!("nested deeper than {MAX_DEPTH} levels")),
+            _ => (codes::SYNTAX, error.info()),
+        };
         let hint = if tab {
             "YAML is indented with spaces: replace the tab"
+        } else if code == codes::TOO_LARGE {
+            "no document needs that many: look for a bracket that is not closed"
         } else {
             "see the line above too: a missing quote, colon, bracket or space often shows one line later"
         };
-        let text = error.to_string();
-        let message = text.split(" at byte").next().unwrap_or(&text).split(" at line").next().unwrap_or(&text);
-        let code = if message.contains("limit") || message.contains("nesting") || message.contains("recursion") {
-            codes::TOO_LARGE
-        } else {
-            codes::SYNTAX
-        };
-        self.say(Diagnostic::error(code, message.to_string()).at(at, "").hint(hint));
+        self.say(Diagnostic::error(code, message).at(at, "").hint(hint));
     }
 
     fn span(&self, span: granit_parser::Span) -> Span {

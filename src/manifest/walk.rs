@@ -388,7 +388,7 @@ fn looks(text: &str) -> Looks {
     if matches!(lower.as_str(), "yes" | "no" | "on" | "off" | "y" | "n") {
         return Looks::OtherForSome;
     }
-    if matches!(lower.trim_start_matches(['+', '-']), ".inf" | ".nan") {
+    if matches!(without_sign(&lower), ".inf" | ".nan") {
         return Looks::NumberForSome;
     }
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -397,7 +397,7 @@ fn looks(text: &str) -> Looks {
     if digits(whole) && (whole == "0" || !whole.starts_with('0')) && fraction.is_none_or(digits) {
         return Looks::Number;
     }
-    let rest = lower.trim_start_matches(['+', '-']);
+    let rest = without_sign(&lower);
     let any_digit = rest.bytes().any(|b| b.is_ascii_digit());
     let radix = |prefix: &str, digit: fn(char) -> bool| {
         rest.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| digit(c) || c == '_'))
@@ -422,13 +422,17 @@ fn looks(text: &str) -> Looks {
     Looks::Word
 }
 
+fn without_sign(text: &str) -> &str {
+    text.strip_prefix(['+', '-']).unwrap_or(text)
+}
+
 /// Digits with `_`, a point and an exponent: `1_000`, `.5`, `1e3`, `017`, `5.`.
 fn is_float(text: &str) -> bool {
     let (mantissa, exponent) = text.split_once('e').map_or((text, None), |(m, e)| (m, Some(e)));
     mantissa.bytes().all(|b| b.is_ascii_digit() || b == b'_' || b == b'.')
         && mantissa.matches('.').count() <= 1
         && exponent.is_none_or(|e| {
-            let digits = e.trim_start_matches(['+', '-']);
+            let digits = without_sign(e);
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         })
 }
@@ -453,6 +457,9 @@ mod tests {
         of(&["0", "-1", "1200", "38.10", "0.6"], Looks::Number);
         of(&["017", "0o17", "0x1F", "1_000", "1e3", ".5", "5.", ".inf", "+1", "0b1"], Looks::NumberForSome);
         of(&["no", "Yes", "ON", "20:00", "1:30:00"], Looks::OtherForSome);
-        of(&["Norway", "06:30", "1g.10gb", "2026-11-27", "45m", "10%", "Mon-Fri", "e3", ".", "-"], Looks::Word);
+        of(
+            &["Norway", "06:30", "1g.10gb", "2026-11-27", "45m", "10%", "Mon-Fri", "e3", ".", "-", "---017", "-+1"],
+            Looks::Word,
+        );
     }
 }
