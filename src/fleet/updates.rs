@@ -8,6 +8,10 @@ use crate::units::{Days, Duration, TimeOfDay};
 /// How running nodes move to a new version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.when) || self.when != 'drain' || !has(self.maxUnavailable) || self.maxUnavailable > 0",
+     "message": "TW415: `when: drain` with `maxUnavailable: 0` never moves a node"}
+]))]
 pub struct Updates {
     /// `idle`: as nodes fall free, gangs are never touched. `drain`: within the budget and the windows.
     #[serde(default)]

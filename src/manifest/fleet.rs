@@ -13,6 +13,10 @@ use crate::units::{Usd, ZoneName};
 /// one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.hardware) || self.hardware.all(h, self.hardware.exists_one(i, i.name == h.name))",
+     "message": "TW207: a shape is listed twice"}
+]))]
 pub struct FleetSpec {
     /// The time zone of update windows, and of tides that name none of their own.
     pub time_zone: ZoneName,
@@ -55,6 +59,9 @@ pub struct PriceOverride {
 /// A node shape that the catalogue does not know.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.gpu) == (has(self.gpus) && self.gpus > 0)", "message": "TW307: `gpu` and `gpus` go together"}
+]))]
 pub struct HardwareSpec {
     /// The name that `instanceType` uses.
     pub name: InstanceType,
@@ -77,6 +84,13 @@ pub struct HardwareSpec {
 /// The network that the nodes hang on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.declared) || self.levels.all(l, has(l.nodeLabel))",
+     "message": "TW309: a level needs `nodeLabel`, or the fabric is declared in a file"},
+    {"rule": "self.levels.all(l, !has(l.nodeLabel) || self.levels.exists_one(m, has(m.nodeLabel) && m.nodeLabel == l.nodeLabel))",
+     "message": "TW309: two levels read one label"},
+    {"rule": "self.levels.all(l, self.levels.exists_one(m, m.name == l.name))", "message": "TW207: a level is listed twice"}
+]))]
 pub struct FabricSpec {
     /// The levels, coarse to fine.
     #[schemars(length(min = 1, max = 16))]

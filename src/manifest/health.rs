@@ -10,6 +10,10 @@ use crate::units::Percent;
 /// What takes a node out of service, how fast, and how it comes back.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.pools) || self.pools.all(p, self.pools.exists_one(q, q == p))",
+     "message": "TW207: a pool is listed twice"}
+]))]
 pub struct HealthPolicySpec {
     /// The pools it watches. Absent: all that no other policy names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

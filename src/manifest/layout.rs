@@ -14,7 +14,10 @@ use crate::ids::MigProfile;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-tidewright-one-of" = [["mig", "mps", "timeSlicing"]]))]
 #[schemars(extend("x-kubernetes-validations" = [
-    {"rule": "!has(self.keepReady) || has(self.mig)", "message": "TW306: only MIG slices can be kept ready"}
+    {"rule": "!has(self.keepReady) || self.keepReady.size() == 0 || has(self.mig)",
+     "message": "TW306: only MIG slices can be kept ready"},
+    {"rule": "!has(self.keepReady) || !has(self.mig) || self.keepReady.all(p, self.mig.exists(m, p in m.slices))",
+     "message": "TW306: what is kept ready must be cut"}
 ]))]
 pub struct GpuLayoutSpec {
     /// Slices with their own memory and faults. GPUs that no entry names stay whole.
@@ -29,7 +32,7 @@ pub struct GpuLayoutSpec {
     pub time_slicing: Option<TimeSlicing>,
     /// How many slices of a profile stay up in every pool that has this layout while the pool is re-cut.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("x-tidewright-key-format" = "migProfile"))]
+    #[schemars(extend("x-tidewright-key-format" = "migProfile", "maxProperties" = 32))]
     pub keep_ready: BTreeMap<MigProfile, u32>,
     /// Nothing uses this layout any more: remove it from the cluster. Removing the document leaves it there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -45,7 +48,7 @@ pub struct MigPart {
     #[schemars(length(max = 128))]
     pub gpus: Vec<u32>,
     /// How many slices of each profile a GPU is cut into.
-    #[schemars(extend("minProperties" = 1))]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]
     #[schemars(extend("x-tidewright-key-format" = "migProfile"))]
     pub slices: BTreeMap<MigProfile, Slices>,
 }

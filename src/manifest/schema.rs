@@ -70,8 +70,8 @@ pub fn editor_any() -> Json {
                 "description": "What the document describes.",
                 "enum": Kind::ALL.map(Kind::name),
             },
-            "metadata": {"type": "object"},
-            "spec": {"type": "object"},
+            "metadata": {"type": "object", "description": "What is said about the document itself: its name above all."},
+            "spec": {"type": "object", "description": "What it describes. Its fields depend on the kind."},
         },
         "required": ["apiVersion", "kind", "metadata", "spec"],
         "allOf": kinds.collect::<Vec<_>>(),
@@ -96,10 +96,7 @@ pub fn crd(kind: Kind) -> Json {
             },
         },
         "required": ["spec"],
-        // Names of pools become label values, and those hold 63 characters.
-        "x-kubernetes-validations": [
-            {"rule": "self.metadata.name.size() <= 63", "message": "TW107: a name has at most 63 characters"},
-        ],
+        "x-kubernetes-validations": name_rules(kind),
     })
     .try_into()
     .expect("an object is a schema");
@@ -136,6 +133,30 @@ pub fn crd(kind: Kind) -> Json {
             }],
         },
     })
+}
+
+/// Of an object's metadata a rule sees the name and nothing else.
+fn name_rules(kind: Kind) -> Vec<Json> {
+    let rule = |rule: &str, message: &str| json!({"rule": rule, "message": message});
+    // Names of pools become label values, and those hold 63 characters.
+    let mut rules = vec![rule(
+        "self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
+        "TW107: a name has at most 63 characters and no dot",
+    )];
+    match kind {
+        Kind::GpuLayout => rules.push(rule("self.metadata.name != 'whole'", "TW206: `whole` is built in")),
+        Kind::PreemptionTier => rules.push(rule(
+            "!self.metadata.name.startsWith('system-')",
+            "TW206: Kubernetes keeps names that begin with `system-` for itself",
+        )),
+        Kind::NodePool => rules.push(rule(
+            "!has(self.spec.placement) || !has(self.spec.placement.apartFrom) || \
+             !(self.metadata.name in self.spec.placement.apartFrom)",
+            "TW203: a pool cannot be apart from itself",
+        )),
+        _ => {}
+    }
+    rules
 }
 
 fn with_head(mut schema: Json) -> Json {
@@ -282,7 +303,7 @@ fn publish(schema: &mut Json, reader: Reader) {
         if let Some(values) = values {
             inner.insert("x-tidewright-format".into(), values);
         }
-        object.insert("maxProperties".into(), MAX_KEYS.into());
+        object.entry("maxProperties").or_insert(MAX_KEYS.into());
     }
     if let Some(Json::Array(groups)) = object.remove("x-tidewright-one-of") {
         let fields = object.get("properties").and_then(Json::as_object).map_or(0, Map::len);

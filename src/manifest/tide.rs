@@ -11,6 +11,14 @@ use crate::units::{Duration, ZoneName};
 /// Ride the daily tide: lend nodes off-peak, and have them back before the peak.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.exceptions) || self.exceptions.all(e, self.exceptions.exists_one(f, f.date == e.date))",
+     "message": "TW608: a date is an exception twice"},
+    {"rule": "!has(self.lend) || self.lend.all(l, self.lend.exists_one(m, m.pool == l.pool && m.from == l.from && m.to == l.to))",
+     "message": "TW207: a loan is listed twice"},
+    {"rule": "!has(self.resize) || self.resize.all(r, self.resize.exists_one(s, s.pool == r.pool))",
+     "message": "TW207: a pool is listed twice"}
+]))]
 pub struct TideScheduleSpec {
     /// The time zone of its windows. Absent: the fleet's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

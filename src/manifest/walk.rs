@@ -85,6 +85,8 @@ impl Walk<'_> {
         if (entries.len() as u64) < object.min && object.exactly_one.is_empty() {
             self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "")
                 .hint_last("write at least one entry".into());
+        } else if entries.len() as u64 > object.max {
+            self.length(node, entries.len(), (0, object.max), "entries");
         }
         Json::Object(map)
     }

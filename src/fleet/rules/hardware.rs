@@ -54,18 +54,16 @@ fn shapes(p: &mut Problems<'_>) {
                 .hint("use `prices` to change what it costs, or choose another name"),
             );
         }
+        if let Some(gpu) = shape.gpu.as_ref().filter(|gpu| !catalogue.gpus.contains_key(&gpu.value)) {
+            let models = || catalogue.gpus.keys().map(|model| model.as_str());
+            let hint = match nearest(gpu.value.as_str(), models()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the models are {}", models().collect::<Vec<_>>().join(", ")),
+            };
+            let message = format!("the catalogue has no GPU model `{}`", gpu.value);
+            p.say(Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(gpu.at, "").hint(hint));
+        }
         match (&shape.gpu, shape.gpus.value) {
-            (Some(gpu), _) if !catalogue.gpus.contains_key(&gpu.value) => {
-                let hint = match nearest(gpu.value.as_str(), catalogue.gpus.keys().map(|model| model.as_str())) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!(
-                        "the models are {}",
-                        catalogue.gpus.keys().map(|m| m.as_str()).collect::<Vec<_>>().join(", ")
-                    ),
-                };
-                let message = format!("the catalogue has no GPU model `{}`", gpu.value);
-                p.say(Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(gpu.at, "").hint(hint));
-            }
             (Some(gpu), 0) => {
                 let message = "a shape with a GPU model and no GPUs";
                 p.say(

@@ -141,13 +141,12 @@ fn price(p: &mut Problems<'_>, pool: &Pool) {
 
 fn updates(p: &mut Problems<'_>, pool: &Pool) {
     let updates = &pool.updates;
-    let Size::Nodes(nodes) = pool.size.value else { return };
     if updates.when == When::Drain && updates.max_unavailable == 0 {
         let said = Diagnostic::error(codes::UPDATE_BUDGET, "`when: drain` with `maxUnavailable: 0` never moves a node")
             .at(updates.at, "");
         p.say(said.hint("allow at least one node, or write `when: idle`"));
     }
-    if let Some(canary) = &updates.canary
+    if let (Some(canary), Size::Nodes(nodes)) = (&updates.canary, pool.size.value)
         && nodes > 0
         && canary.nodes >= nodes
     {

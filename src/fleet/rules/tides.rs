@@ -26,15 +26,15 @@ const YEAR: SignedDuration = SignedDuration::from_hours(24 * 366);
 pub fn check(p: &mut Problems<'_>) {
     for tide in p.parts.tides.values() {
         exceptions(p, tide);
+        for loan in &tide.loans {
+            lender(p, tide, loan);
+            ranks(p, loan);
+        }
         if never_turns(p, tide) || hard_reclaim(p, tide) {
             continue;
         }
         windows(p, tide);
         clock_changes(p, tide);
-        for loan in &tide.loans {
-            lender(p, tide, loan);
-            ranks(p, loan);
-        }
         lead(p, tide);
         saves_nothing(p, tide);
         blocks(p, tide);
