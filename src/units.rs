@@ -279,16 +279,23 @@ impl FromStr for ZoneName {
         match jiff::tz::TimeZone::get(text) {
             // The database also answers to other capitals; one spelling keeps documents equal.
             Ok(zone) if zone.iana_name() == Some(text) => Ok(Self(text.into())),
-            _ => {
-                let near = jiff::tz::db().available().map(|name| name.to_string()).collect::<Vec<_>>();
-                let near = crate::diag::nearest(text, near.iter().map(String::as_str));
-                malformed(match near {
-                    Some(near) => format!("a time zone of the IANA database, perhaps {near}"),
-                    None => "a time zone of the IANA database such as America/Los_Angeles or UTC".into(),
-                })
-            }
+            _ => malformed(match near_zone(text) {
+                Some(near) => format!("a time zone of the IANA database, perhaps {near}"),
+                None => "a time zone of the IANA database such as America/Los_Angeles or UTC".into(),
+            }),
         }
     }
+}
+
+/// What was meant by a name that no zone has: other capitals, a city alone, or a slip. An abbreviation such as `PST` is
+/// near to many zones and means none of them.
+fn near_zone(text: &str) -> Option<String> {
+    let all: Vec<String> = jiff::tz::db().available().map(|name| name.to_string()).collect();
+    let city = text.replace(' ', "_");
+    let same = all.iter().find(|name| name.eq_ignore_ascii_case(&city));
+    let is_city = |name: &&String| name.rsplit('/').next().is_some_and(|last| last.eq_ignore_ascii_case(&city));
+    let slip = || crate::diag::nearest(text, all.iter().map(String::as_str)).filter(|_| text.contains('/'));
+    same.or_else(|| all.iter().find(is_city)).map(String::as_str).or_else(slip).map(String::from)
 }
 
 impl fmt::Display for ZoneName {
@@ -301,9 +308,9 @@ impl FromStr for Day {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
         if !is_date(text) {
-            return malformed("a date such as 2026-11-27");
+            return malformed("a date of the calendar such as 2026-11-27");
         }
-        text.parse().map(Self).or_else(|_| malformed("a date such as 2026-11-27"))
+        text.parse().map(Self).or_else(|_| malformed("a date of the calendar such as 2026-11-27"))
     }
 }
 
@@ -444,5 +451,8 @@ mod tests {
     fn a_misspelt_zone_is_answered_with_the_near_one() {
         let wrong = "America/Los_Angles".parse::<ZoneName>().expect_err("no such zone");
         assert!(wrong.0.ends_with("America/Los_Angeles"), "{wrong}");
+        assert_eq!(near_zone("los angeles").as_deref(), Some("America/Los_Angeles"));
+        assert_eq!(near_zone("utc").as_deref(), Some("UTC"));
+        assert_eq!(near_zone("PST"), None, "not EST, three hours away");
     }
 }

@@ -7,6 +7,7 @@ mod examples;
 mod fleets;
 mod fuzz_corpus;
 mod properties;
+mod right;
 mod schemas;
 mod tidy;
 mod time;

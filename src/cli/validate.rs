@@ -48,13 +48,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         return ERROR;
     }
     if let Some(fleet) = &checked.fleet {
+        let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
         talk(&format!(
-            "{} is valid: {} documents, {} pools, {} quotas, {} tides.",
+            "{} is valid: {}, {}, {}, {}.",
             fleet.name.value,
-            checked.documents,
-            fleet.pools.len(),
-            fleet.quotas.len(),
-            fleet.tides.len()
+            count(checked.documents, "document"),
+            count(fleet.pools.len(), "pool"),
+            count(fleet.quotas.len(), "quota"),
+            count(fleet.tides.len(), "tide")
         ));
     }
     DONE

@@ -83,7 +83,7 @@ codes! {
     NOBODY_LENDS = "TW504", "more borrowed than anybody lends";
     NOT_IN_POOL = "TW505", "a share of something that the pool does not have";
     SAME_RANK = "TW506", "two tiers of one rank";
-    RUNTIME_NOT_KEPT = "TW507", "a minimum runtime that the queue cannot keep by itself";
+    RUNTIME_NOT_KEPT = "TW507", "a minimum runtime that is not always kept";
     TOTAL_NOT_KEPT = "TW508", "a total that the queue cannot keep by itself";
     TOTAL_BELOW_GUARANTEE = "TW509", "a total below what is guaranteed";
     COHORT_TREE = "TW510", "a cohort in two places";

@@ -49,39 +49,53 @@ impl<'a> Problems<'a> {
 
     /// Reports a mistake of an object, and keeps the object out of sums.
     pub fn blame(&mut self, kind: Kind, name: &str, diagnostic: Diagnostic) {
-        self.spoilt.insert(ObjectRef { kind, name: name.into() });
+        self.spoil(kind, name);
         self.found.push(diagnostic);
+    }
+
+    /// Keeps an object out of sums: something that was reported is wrong with it.
+    pub fn spoil(&mut self, kind: Kind, name: &str) {
+        self.spoilt.insert(ObjectRef { kind, name: name.into() });
     }
 
     pub fn is_sound(&self, kind: Kind, name: &str) -> bool {
         !self.spoilt.contains(&ObjectRef { kind, name: name.into() })
     }
 
-    /// Checks that a name is one of those that are there. `owner` is what names it, and is spoilt when it is not.
+    /// Reports a name that nothing has. `found` is whether it is there, `known` are the names that are; `owner` is what
+    /// names it, and is spoilt when it is not there.
     pub fn resolve<'n>(
         &mut self,
         kind: Kind,
         name: At<&str>,
+        found: bool,
         known: impl Iterator<Item = &'n str> + Clone,
         owner: (Kind, &str),
-    ) {
-        let wanted = ObjectRef { kind, name: name.value.into() };
-        if known.clone().any(|there| there == name.value) {
+    ) where
+        'a: 'n,
+    {
+        if found {
             return;
         }
-        self.spoilt.insert(ObjectRef { kind: owner.0, name: owner.1.into() });
+        let wanted = ObjectRef { kind, name: name.value.into() };
+        self.spoil(owner.0, owner.1);
         if self.unread.blind || self.unread.broken.contains(&wanted) {
             return;
         }
         let renamed = self.parts.origins.iter().find(|(object, origin)| {
             object.kind == kind && origin.renamed_from.as_ref().is_some_and(|old| old.value == name.value)
         });
-        let hint = match (renamed, nearest(name.value, known.clone())) {
+        let broken = self.unread.broken.iter().filter(|object| object.kind == kind).map(|object| object.name.as_str());
+        let mut known: Vec<&str> = known.chain(broken).collect();
+        known.sort_unstable();
+        let hint = match (renamed, nearest(name.value, known.iter().copied())) {
             (Some((object, _)), _) => format!("it was renamed: write `{}`", object.name),
             (None, Some(near)) => format!("did you mean `{near}`?"),
-            (None, None) => match known.take(6).collect::<Vec<_>>() {
-                none if none.is_empty() => format!("there is no {} at all: add one", kind.name()),
-                some => format!("there is {}", some.join(", ")),
+            (None, None) => match known.as_slice() {
+                [] => format!("there is no {} at all: add one", kind.name()),
+                [only] => format!("the only {} is `{only}`", kind.name()),
+                [some @ .., _] if some.len() >= 5 => format!("there are {} and others", some[..5].join(", ")),
+                some => format!("there are {}", some.join(", ")),
             },
         };
         self.found.push(
@@ -91,19 +105,21 @@ impl<'a> Problems<'a> {
         );
     }
 
-    /// Reports the second of two equal entries of a list.
-    pub fn once<T: Ord + std::fmt::Display>(&mut self, what: &str, entries: impl Iterator<Item = (T, Span)>) {
+    /// Reports the second of two equal entries of a list, and keeps the list's owner out of sums.
+    pub fn once<T: Ord + std::fmt::Display>(
+        &mut self,
+        owner: (Kind, &str),
+        what: &str,
+        entries: impl Iterator<Item = (T, Span)>,
+    ) {
         let mut seen: std::collections::BTreeMap<T, Span> = std::collections::BTreeMap::new();
         for (entry, span) in entries {
             if let Some(first) = seen.get(&entry) {
                 let message = format!("{what} `{entry}` is listed twice");
                 let first = *first;
-                self.say(
-                    Diagnostic::error(codes::LISTED_TWICE, message)
-                        .at(span, "the second time")
-                        .at(first, "the first time")
-                        .hint("keep one of the two"),
-                );
+                let said =
+                    Diagnostic::error(codes::LISTED_TWICE, message).at(span, "again").at(first, "the first time");
+                self.blame(owner.0, owner.1, said.hint("keep one of them"));
             } else {
                 seen.insert(entry, span);
             }

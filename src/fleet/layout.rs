@@ -14,7 +14,7 @@ use crate::ids::{LayoutName, MigProfile};
 pub struct Layout {
     pub name: At<LayoutName>,
     pub cut: Cut,
-    pub keep_ready: BTreeMap<MigProfile, At<u32>>,
+    pub keep_ready: BTreeMap<At<MigProfile>, At<u32>>,
     pub retire: bool,
 }
 
@@ -28,6 +28,7 @@ pub enum Cut {
 /// Some GPUs of a node, cut alike.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MigPart {
+    /// Where its slices are written.
     pub at: SpanOnly,
     /// Empty: all GPUs of the node.
     pub gpus: Vec<At<u32>>,

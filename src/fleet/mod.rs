@@ -14,7 +14,10 @@ pub mod pool;
 pub mod quota;
 pub mod reservation;
 pub mod rules;
+pub mod ruling;
 pub mod target;
+#[cfg(test)]
+pub mod testing;
 pub mod tide;
 pub mod tier;
 pub mod updates;

@@ -89,15 +89,12 @@ impl Supply {
         }
     }
 
-    /// How much of it a single unit is: for messages and for what a loan is worth. Slices come first, because a node that
-    /// is cut at all is counted by its slices.
-    pub fn as_amount(&self) -> Amount {
-        if self.slices.values().any(|count| *count > 0) {
-            Amount::Slices(self.slices.clone())
-        } else if self.gpus > 0 {
-            Amount::Gpus(self.gpus)
-        } else {
-            Amount::Nodes(self.nodes)
+    /// Takes something away, down to nothing.
+    pub fn subtract(&mut self, other: &Supply) {
+        self.nodes = self.nodes.saturating_sub(other.nodes);
+        self.gpus = self.gpus.saturating_sub(other.gpus);
+        for (profile, count) in &mut self.slices {
+            *count = count.saturating_sub(other.slices.get(profile).copied().unwrap_or(0));
         }
     }
 }
@@ -123,6 +120,51 @@ impl Amount {
                     .map(|(p, n)| (p.clone(), n.saturating_sub(taken.slices.get(p).copied().unwrap_or(0))))
                     .collect(),
             ),
+        }
+    }
+
+    /// This amount, or as much of it as the other has in the same unit.
+    pub fn at_most(&self, other: &Amount) -> Amount {
+        match (self, other) {
+            (Self::Gpus(a), Self::Gpus(b)) => Self::Gpus(*a.min(b)),
+            (Self::Nodes(a), Self::Nodes(b)) => Self::Nodes(*a.min(b)),
+            (Self::Slices(a), Self::Slices(b)) => {
+                Self::Slices(a.iter().map(|(p, n)| (p.clone(), (*n).min(b.get(p).copied().unwrap_or(0)))).collect())
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// This amount in the unit of another, given what one node holds. A node that has GPUs or slices counts by them, so
+    /// that parts of nodes add up to nodes. `None` where the one says nothing about the other: GPUs and slices.
+    pub fn in_unit_of(&self, unit: &Amount, per_node: &Supply) -> Option<Amount> {
+        match (self, unit) {
+            _ if self.same_unit(unit) => Some(self.clone()),
+            (Self::Nodes(_), Self::Gpus(_)) => Some(Self::Gpus(self.supply(per_node).gpus)),
+            (Self::Nodes(_), Self::Slices(_)) => Some(Self::Slices(self.supply(per_node).slices)),
+            (Self::Gpus(gpus), Self::Nodes(_)) => gpus.checked_div(per_node.gpus).map(Self::Nodes),
+            (Self::Slices(slices), Self::Nodes(_)) => {
+                let of = |profile| slices.get(profile).copied().unwrap_or(0);
+                let nodes = per_node.slices.iter().filter_map(|(profile, each)| of(profile).checked_div(*each)).min();
+                nodes.map(Self::Nodes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Nothing, in the same unit.
+    pub fn nothing(&self) -> Amount {
+        match self {
+            Self::Gpus(_) => Self::Gpus(0),
+            Self::Nodes(_) => Self::Nodes(0),
+            Self::Slices(slices) => Self::Slices(slices.keys().map(|profile| (profile.clone(), 0)).collect()),
+        }
+    }
+
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Self::Gpus(count) | Self::Nodes(count) => *count == 0,
+            Self::Slices(slices) => slices.values().all(|count| *count == 0),
         }
     }
 
@@ -165,10 +207,21 @@ impl fmt::Display for Amount {
             Self::Gpus(gpus) => write!(f, "{gpus} GPUs"),
             Self::Nodes(1) => f.write_str("1 node"),
             Self::Nodes(nodes) => write!(f, "{nodes} nodes"),
+            Self::Slices(slices) if slices.is_empty() => f.write_str("no slices"),
             Self::Slices(slices) => {
                 let parts: Vec<String> = slices.iter().map(|(p, n)| format!("{n} × {p}")).collect();
                 f.write_str(&parts.join(" + "))
             }
         }
+    }
+}
+
+/// In the unit that it is used in: slices and whole GPUs, or nodes that have neither.
+impl fmt::Display for Supply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gpus = (self.gpus > 0).then(|| Amount::Gpus(self.gpus).to_string());
+        let slices = self.slices.iter().filter(|(_, n)| **n > 0).map(|(profile, n)| format!("{n} × {profile}"));
+        let parts: Vec<String> = gpus.into_iter().chain(slices).collect();
+        if parts.is_empty() { Amount::Nodes(self.nodes).fmt(f) } else { f.write_str(&parts.join(" + ")) }
     }
 }

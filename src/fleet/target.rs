@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::pool::{Pool, Size};
-use super::quota::Amount;
+use super::quota::{Amount, Supply};
+use super::ruling::Rulings;
 use super::tide::{Phase, Tide};
 use super::{Fleet, Parts};
 use crate::ids::{LayoutName, PoolName, QuotaName, TideName};
@@ -75,7 +76,8 @@ pub struct LoanTarget {
     pub tide: TideName,
     pub pool: PoolName,
     pub from: QuotaName,
-    pub amount: Amount,
+    /// What the nodes hold as they are cut while they are lent.
+    pub supply: Supply,
 }
 
 /// One thing that is different after an instant.
@@ -90,35 +92,22 @@ pub enum Change {
 impl Fleet {
     /// What the fleet means at an instant.
     pub fn target_at(&self, now: Timestamp) -> Target {
-        let phases: BTreeMap<TideName, Phase> =
-            self.tides.iter().map(|(name, tide)| (name.clone(), tide.phase_at(now))).collect();
-        let phase_of = |tide: &Tide| phases.get(&tide.name.value).copied().unwrap_or(Phase::High);
-        let tides = self.tides_by_pool();
-        let none = Vec::new();
-        let of = |pool: &PoolName| tides.get(pool).unwrap_or(&none);
-        let pools: BTreeMap<PoolName, PoolTarget> = self
-            .pools
-            .iter()
-            .map(|(name, pool)| (name.clone(), self.pool_at(pool, ruling(of(name), &phase_of), now)))
-            .collect();
-        Target { quotas: self.quotas_at(&pools), pools, tides: phases }
+        self.target(now, &Rulings::between(self.tides.values(), now, now))
     }
 
     /// Every instant after `from` and up to `to` at which the target changes, with what changes.
     pub fn transitions(&self, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Vec<Change>)> {
-        let mut instants: BTreeSet<Timestamp> = BTreeSet::new();
-        for tide in self.tides.values() {
-            instants.extend(tide.calendar(from, to).edges());
-        }
+        let rulings = Rulings::between(self.tides.values(), from, to);
+        let mut instants: BTreeSet<Timestamp> = rulings.edges().collect();
         for reservation in self.reservations.values() {
             if let Some((start, end)) = reservation.certain_window(self.kill(reservation)) {
                 instants.extend([start, end]);
             }
         }
-        let mut before = self.target_at(from);
+        let mut before = self.target(from, &rulings);
         let mut found = Vec::new();
         for at in instants.into_iter().filter(|at| from < *at && *at <= to) {
-            let after = self.target_at(at);
+            let after = self.target(at, &rulings);
             let changes = changes(&before, &after);
             if !changes.is_empty() {
                 found.push((at, changes));
@@ -126,6 +115,14 @@ impl Fleet {
             before = after;
         }
         found
+    }
+
+    fn target(&self, now: Timestamp, rulings: &Rulings<'_>) -> Target {
+        let tides = self.tides.keys().map(|name| (name.clone(), rulings.phase_at(name, now))).collect();
+        let pools =
+            self.pools.iter().map(|(name, pool)| (name.clone(), self.pool_at(pool, rulings.at(name, now), now)));
+        let pools: BTreeMap<PoolName, PoolTarget> = pools.collect();
+        Target { quotas: self.quotas_at(&pools), pools, tides }
     }
 }
 
@@ -144,13 +141,6 @@ fn changes(before: &Target, after: &Target) -> Vec<Change> {
         }
     }
     found
-}
-
-/// The tide that decides for a pool: of those that are not high, the one with the highest precedence. Validation holds
-/// that no two of one precedence are low at once.
-pub fn ruling<'a>(tides: &[&'a Tide], phase_of: &dyn Fn(&Tide) -> Phase) -> Option<(&'a Tide, Phase)> {
-    let low = tides.iter().map(|tide| (*tide, phase_of(tide))).filter(|(_, phase)| *phase != Phase::High);
-    low.max_by_key(|(tide, _)| (tide.precedence.value, std::cmp::Reverse(tide.name.value.clone())))
 }
 
 impl Parts {
@@ -209,7 +199,7 @@ impl Parts {
     }
 
     /// Guarantees follow the nodes: who lends has less until they are back, who borrows has more until they are asked
-    /// back.
+    /// back. In a pool whose reservations hold nothing nobody has anything.
     fn quotas_at(&self, pools: &BTreeMap<PoolName, PoolTarget>) -> BTreeMap<QuotaName, QuotaTarget> {
         let mut quotas: BTreeMap<QuotaName, QuotaTarget> = self
             .quotas
@@ -229,6 +219,12 @@ impl Parts {
             .collect();
         for (name, target) in pools {
             let Some(pool) = self.pools.get(name) else { continue };
+            if target.waits(pool) {
+                for share in quotas.values_mut().filter_map(|quota| quota.shares.get_mut(name)) {
+                    share.guarantee = share.guarantee.nothing();
+                    share.lend = share.lend.as_ref().map(Amount::nothing);
+                }
+            }
             for part in &target.parts {
                 let (from, lent) = match &part.purpose {
                     Purpose::Spare | Purpose::Own => continue,
@@ -238,13 +234,15 @@ impl Parts {
                 if let Some(share) = quotas.get_mut(from).and_then(|quota| quota.shares.get_mut(name)) {
                     let taken = self.per_node(pool, &pool.layout.value).times(part.nodes);
                     share.guarantee = share.guarantee.without(&taken);
+                    // A queue lends at most what it is guaranteed.
+                    share.lend = share.lend.as_ref().map(|lend| lend.at_most(&share.guarantee));
                 }
                 if let Some((tide, to)) = lent
                     && let Some(quota) = quotas.get_mut(to)
                 {
-                    let amount = self.per_node(pool, &part.layout).times(part.nodes).as_amount();
+                    let supply = self.per_node(pool, &part.layout).times(part.nodes);
                     let (tide, from) = (tide.clone(), from.clone());
-                    quota.loans.push(LoanTarget { tide, pool: name.clone(), from, amount });
+                    quota.loans.push(LoanTarget { tide, pool: name.clone(), from, supply });
                 }
             }
         }
@@ -270,8 +268,16 @@ impl Parting {
 }
 
 impl PoolTarget {
+    /// Whether it fills reservations that hold nothing now: tides and quotas wait for it.
+    pub fn waits(&self, pool: &Pool) -> bool {
+        pool.size.value == Size::Fill && self.nodes == 0
+    }
+
     /// How many nodes its quotas can count on.
     pub fn own(&self) -> u32 {
         self.parts.iter().filter(|part| part.purpose == Purpose::Own).map(|part| part.nodes).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

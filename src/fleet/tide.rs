@@ -75,8 +75,10 @@ pub struct Calendar {
     hard_at: SignedDuration,
 }
 
-/// A tide that stays low for longer than this, in days, counts as one that never turns.
-const LONGEST_LOW: i32 = 800;
+/// How far beyond the dates that are asked for, and beyond the exceptions, the windows alone are followed, in days.
+/// They leave some time high every week, and a clock change hides that for a week at most; a tide that is low for
+/// longer never turns.
+const FOUR_WEEKS: i32 = 28;
 
 impl Tide {
     /// The pools that it says something about.
@@ -87,21 +89,26 @@ impl Tide {
     /// When it is low between two instants. Intervals that reach beyond them are whole.
     pub fn calendar(&self, from: Timestamp, to: Timestamp) -> Calendar {
         let zone = self.zone.zone();
-        // Windows are at most a day long, so what covers an instant alone begins at most two civil days before it.
+        let dates = || self.exceptions.iter().map(|exception| exception.date.0);
+        let (begins, ends) = (zone.to_datetime(from).date(), zone.to_datetime(to).date());
+        let earliest = shift(dates().min().map_or(begins, |date| date.min(begins)), -FOUR_WEEKS);
+        let latest = shift(dates().max().map_or(ends, |date| date.max(ends)), FOUR_WEEKS);
+        // Windows are at most a day long, so what covers an instant begins at most two civil days before it.
         let (mut before, mut after) = (3, 3);
         let low = loop {
-            let (first, last) = (civil(from, &zone, -before), civil(to, &zone, after));
-            let low = self.low_between(&zone, first, last);
-            // An interval that reaches the end of what was looked at may be longer: look further.
-            let early = low.iter().any(|(start, end)| *end > from && civil(*start, &zone, 0) <= first);
-            let late = low.iter().any(|(start, end)| *start <= to && civil(*end, &zone, 0) >= last);
-            if !(early || late) || before.max(after) > LONGEST_LOW {
+            let (first, last) = (shift(begins, -before), shift(ends, after));
+            let mut low = self.low_between(&zone, first, last);
+            low.retain(|(start, end)| *end > from && *start <= to);
+            // What reaches the end of the days that were looked at may be longer: look further.
+            let reaches_back = low.first().is_some_and(|(start, _)| zone.to_datetime(*start).date() <= shift(first, 1));
+            let reaches_on = low.last().is_some_and(|(_, end)| zone.to_datetime(*end).date() >= last);
+            let (further_back, further_on) = (reaches_back && first > earliest, reaches_on && last < latest);
+            if !further_back && !further_on {
                 break low;
             }
-            before *= if early { 3 } else { 1 };
-            after *= if late { 3 } else { 1 };
+            before *= if further_back { 3 } else { 1 };
+            after *= if further_on { 3 } else { 1 };
         };
-        let low = low.into_iter().filter(|(start, end)| *end > from && *start <= to).collect();
         Calendar { low, lead: self.lead.signed(), hard_at: self.hard_at.signed() }
     }
 
@@ -109,10 +116,21 @@ impl Tide {
         self.calendar(now, now).phase_at(now)
     }
 
-    /// Windows are put together on the wall clock, so that two that touch are one also where the clock changes.
+    /// Whether it turns at a time of day that the clock skips or repeats; it does not where two windows touch, or on an
+    /// exception.
+    pub fn turns_around(&self, date: Date, time: Time) -> bool {
+        let zone = self.zone.zone();
+        let around = zone.to_ambiguous_timestamp(date.to_datetime(time));
+        let both = (around.earlier(), around.later());
+        let (Ok(early), Ok(late)) = both else { return true };
+        let (early, late) = (back(early, SignedDuration::from_secs(1)), back(late, SignedDuration::from_secs(-1)));
+        let turns = |edge: &Timestamp| (early..=late).contains(edge);
+        self.calendar(early, late).low.iter().any(|(start, end)| turns(start) || turns(end))
+    }
+
     fn low_between(&self, zone: &TimeZone, first: Date, last: Date) -> Vec<(Timestamp, Timestamp)> {
-        let mut low: Vec<(DateTime, DateTime)> = Vec::new();
-        let mut high: Vec<(DateTime, DateTime)> = Vec::new();
+        let mut low = Vec::new();
+        let mut high = Vec::new();
         let mut date = first;
         while date <= last {
             let next = date.tomorrow().unwrap_or(Date::MAX);
@@ -134,8 +152,10 @@ impl Tide {
             }
             date = next;
         }
-        let wall = subtract(merge(low), &high);
-        merge(wall.into_iter().map(|(from, to)| (begin(zone, from), end(zone, to))).collect())
+        // Merged on the wall clock, so that windows that touch at a time that comes twice are one; and once more as
+        // instants, because what the clock skips may be all that lies between two of them.
+        let low = subtract(merge(low), &high);
+        merge(low.into_iter().map(|(from, to)| (begin(zone, from), end(zone, to))).collect())
     }
 }
 
@@ -158,7 +178,17 @@ impl Calendar {
         }
     }
 
-    /// Every instant at which the phase changes.
+    /// The intervals that are long enough to lend something.
+    pub fn lending(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        self.low.iter().copied().filter(|(start, due)| *start < back(*due, self.lead))
+    }
+
+    /// What is left of it outside of some intervals.
+    pub fn without(self, taken: &[(Timestamp, Timestamp)]) -> Calendar {
+        Calendar { low: subtract(self.low, taken), ..self }
+    }
+
+    /// Every instant at which the phase may change.
     pub fn edges(&self) -> impl Iterator<Item = Timestamp> {
         self.low.iter().flat_map(|(start, due)| [*start, back(*due, self.lead), back(*due, self.hard_at), *due])
     }
@@ -168,26 +198,22 @@ fn back(from: Timestamp, by: SignedDuration) -> Timestamp {
     from.checked_sub(by).unwrap_or(Timestamp::MIN)
 }
 
-fn civil(at: Timestamp, zone: &TimeZone, days: i32) -> Date {
-    let date = zone.to_datetime(at).date();
-    date.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(if days < 0 {
-        Date::MIN
-    } else {
-        Date::MAX
-    })
+fn shift(date: Date, days: i32) -> Date {
+    let furthest = if days < 0 { Date::MIN } else { Date::MAX };
+    date.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(furthest)
 }
 
 /// A beginning that comes twice is the second; one that the clock skips is the moment of the skip.
 fn begin(zone: &TimeZone, wall: DateTime) -> Timestamp {
-    resolve(zone, wall, Timestamp::max)
+    resolve(zone, wall, |first, second| first.max(second))
 }
 
 /// An end that comes twice is the first; one that the clock skips is the moment of the skip.
 fn end(zone: &TimeZone, wall: DateTime) -> Timestamp {
-    resolve(zone, wall, Timestamp::min)
+    resolve(zone, wall, |first, second| first.min(second))
 }
 
-fn resolve(zone: &TimeZone, wall: DateTime, choose: fn(Timestamp, Timestamp) -> Timestamp) -> Timestamp {
+fn resolve(zone: &TimeZone, wall: DateTime, choose: impl Fn(Timestamp, Timestamp) -> Timestamp) -> Timestamp {
     let at = |offset: jiff::tz::Offset| {
         offset.to_timestamp(wall).unwrap_or(if wall.year() < 0 { Timestamp::MIN } else { Timestamp::MAX })
     };
@@ -271,3 +297,6 @@ pub enum Level {
     /// What the schedule says is lent and resized.
     Low,
 }
+
+#[cfg(test)]
+mod tests;

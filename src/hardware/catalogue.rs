@@ -1,7 +1,7 @@
 //! Reads the text of the catalogue into its types.
 //!
 //! The text writes the table of MIG starts once a family and names each GPU's profiles by their role in it; here the
-//! two are joined. Called once, by [`super::catalogue`].
+//! two are joined. Called once, by [`super::catalogue()`].
 
 use std::collections::BTreeMap;
 

@@ -11,9 +11,12 @@ use crate::fleet::Fleet;
 use crate::fleet::launch::Bootstrap;
 use crate::manifest::tree::MAX_FILE_BYTES;
 use crate::manifest::{self, Manifest, Spec, Step};
+use crate::units::ZoneName;
 
 /// More files than any fleet has; a wrong path such as `/` stops here.
 const MAX_FILES: usize = 20_000;
+
+const READABLE: &str = "make the file readable, or remove it";
 
 /// Everything that was read, parsed but not yet understood.
 #[derive(Default, Debug)]
@@ -34,29 +37,47 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Loads, parses and lowers a fleet's directory.
+/// Loads, parses and lowers a fleet's directory. `now` is where the two weeks begin in which sums are checked.
 pub fn check(directory: &Path, now: jiff::Timestamp) -> Checked {
-    let Loaded { sources, manifests, mut diagnostics } = load(directory);
-    let (fleet, mut found) = match manifests.as_slice() {
-        [] => (None, Vec::new()),
-        _ => manifest::lower(&manifests, &sources, now),
-    };
-    diagnostics.append(&mut found);
-    sort(&sources, &mut diagnostics);
-    let fleet = fleet.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
-    Checked { sources, documents: manifests.len(), fleet, diagnostics }
+    load(directory).check(now)
+}
+
+impl Loaded {
+    /// Lowers what was read, and sorts all that is wrong with it.
+    pub fn check(self, now: jiff::Timestamp) -> Checked {
+        let Loaded { sources, manifests, mut diagnostics } = self;
+        let (fleet, mut found) = match manifests.as_slice() {
+            [] => (None, Vec::new()),
+            _ => manifest::lower(&manifests, &sources, now),
+        };
+        diagnostics.append(&mut found);
+        sort(&sources, &mut diagnostics);
+        let fleet = fleet.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
+        Checked { sources, documents: manifests.len(), fleet, diagnostics }
+    }
+
+    /// The time zone that the Fleet document names, if that could be read.
+    pub fn time_zone(&self) -> Option<&ZoneName> {
+        self.manifests.iter().find_map(|manifest| match &manifest.body.as_ref()?.spec {
+            Spec::Fleet(spec) => Some(&spec.time_zone),
+            _ => None,
+        })
+    }
 }
 
 /// Reads all YAML files below a directory, those of the directories that its Fleet includes, and the files that
 /// documents name. Hidden files and directories are passed over.
 pub fn load(directory: &Path) -> Loaded {
-    let mut loader = Loader { loaded: Loaded::default(), seen: BTreeSet::new(), root: None };
+    let mut loader = Loader { loaded: Loaded::default(), seen: BTreeSet::new(), root: None, full: false };
     let nothing = |message: String, hint: &str| Diagnostic::error(codes::NOTHING_TO_READ, message).hint(hint);
     let shown = directory.display();
     match std::fs::canonicalize(directory) {
         Err(error) => {
-            let said =
-                nothing(format!("cannot read `{shown}`: {error}"), "name a fleet's directory: tidewright validate DIR");
+            let message = match error.kind() {
+                std::io::ErrorKind::NotFound => format!("there is no directory `{shown}`"),
+                _ => format!("cannot read `{shown}`: {error}"),
+            };
+            let said = nothing(message, "name a fleet's directory: tidewright validate DIR");
             loader.loaded.diagnostics.push(said);
             return loader.loaded;
         }
@@ -89,11 +110,14 @@ pub fn add_bytes(loaded: &mut Loaded, path: &str, bytes: &[u8]) {
             let start = u32::try_from(error.valid_up_to()).unwrap_or(0);
             let file = loaded.sources.add(SourceFile { path: path.into(), text: text.into(), revision: None });
             let span = Span { file, start, end: start };
-            loaded.diagnostics.push(
-                Diagnostic::error(codes::NOT_TEXT, format!("byte {start} of the file is not UTF-8"))
-                    .at(span, "")
-                    .hint("save the file as UTF-8"),
-            );
+            let message = if matches!(bytes, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
+                "the file is UTF-16, not UTF-8".into()
+            } else {
+                format!("byte {start} of the file is not UTF-8")
+            };
+            loaded
+                .diagnostics
+                .push(Diagnostic::error(codes::NOT_TEXT, message).at(span, "").hint("save the file as UTF-8"));
             loaded.manifests.push(manifest::parse::unreadable(span));
             return;
         }
@@ -124,18 +148,23 @@ struct Loader {
     /// Files that were read, by their real paths: an include may name a directory twice.
     seen: BTreeSet<PathBuf>,
     root: Option<PathBuf>,
+    /// Whether there were too many files. What else there is, is not read.
+    full: bool,
 }
 
 impl Loader {
-    fn directory(&mut self, directory: &Path, shown: &str) {
+    /// Reads all YAML files below a directory, and says whether there are any.
+    fn directory(&mut self, directory: &Path, shown: &str) -> bool {
         let entries = match std::fs::read_dir(directory) {
             Ok(entries) => entries,
             Err(error) => {
-                let message = format!("cannot read `{}`: {error}", directory.display());
-                self.loaded.diagnostics.push(Diagnostic::error(codes::NOTHING_TO_READ, message));
-                return;
+                let message = format!("cannot read the directory `{}`: {error}", directory.display());
+                let said = Diagnostic::error(codes::NOTHING_TO_READ, message);
+                self.loaded.diagnostics.push(said.hint("make it readable, or move it out of the fleet's directory"));
+                return true;
             }
         };
+        let mut any = false;
         let mut names: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
         names.sort();
         for path in names {
@@ -147,65 +176,82 @@ impl Loader {
             if path.is_dir() {
                 // A link to a directory may lead in a circle; a fleet has no need of one.
                 if !path.is_symlink() {
-                    self.directory(&path, &below);
+                    any |= self.directory(&path, &below);
                 }
             } else if name.ends_with(".yaml") || name.ends_with(".yml") {
-                if self.loaded.sources.len() >= MAX_FILES {
-                    let message = format!("more than {MAX_FILES} files: is this a fleet's directory?");
-                    self.loaded.diagnostics.push(Diagnostic::error(codes::TOO_LARGE, message));
-                    return;
+                any = true;
+                if self.loaded.sources.len() < MAX_FILES {
+                    self.file(&path, &below);
+                } else if !std::mem::replace(&mut self.full, true) {
+                    let message = format!("more than {MAX_FILES} YAML files below `{}`", directory.display());
+                    let said = Diagnostic::error(codes::TOO_LARGE, message);
+                    self.loaded.diagnostics.push(said.hint("name a fleet's directory: tidewright validate DIR"));
                 }
-                self.file(&path, &below);
             }
         }
+        any
     }
 
-    /// Reads one file. False when it is not there or not inside the repository.
-    fn file(&mut self, path: &Path, shown: &str) -> bool {
-        let Ok(real) = std::fs::canonicalize(path) else { return self.unreadable(shown, "it cannot be opened") };
+    fn file(&mut self, path: &Path, shown: &str) {
+        let real = match std::fs::canonicalize(path) {
+            Ok(real) => real,
+            Err(_) if path.is_symlink() => {
+                return self.unreadable(shown, "it is a link that leads nowhere", "mend the link, or remove it");
+            }
+            Err(error) => return self.unreadable(shown, &error.to_string(), READABLE),
+        };
         if !self.root.as_ref().is_some_and(|root| real.starts_with(root)) {
-            return self.unreadable(shown, "it is a link that leads out of the repository");
+            let hint = "put the file itself here, so that a revision says everything";
+            return self.unreadable(shown, "it is a link that leads out of the repository", hint);
         }
         if !self.seen.insert(real.clone()) {
-            return true;
+            return;
         }
-        if std::fs::metadata(&real).is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES as u64) {
+        let metadata = std::fs::metadata(&real);
+        // Reading a pipe or a device may never end.
+        if metadata.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
+            return self.unreadable(shown, "it is no regular file", "remove it, or give it another ending than .yaml");
+        }
+        if metadata.is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES as u64) {
             let file = self.loaded.sources.add(SourceFile { path: shown.into(), text: "".into(), revision: None });
             let span = Span { file, start: 0, end: 0 };
-            let message = format!("the file is larger than {MAX_FILE_BYTES} bytes");
-            self.loaded
-                .diagnostics
-                .push(Diagnostic::error(codes::TOO_LARGE, message).at(span, "").hint("split it into several files"));
+            self.loaded.diagnostics.push(manifest::tree::too_large(span));
             self.loaded.manifests.push(manifest::parse::unreadable(span));
-            return true;
+            return;
         }
         match std::fs::read(&real) {
             Ok(bytes) => add_bytes(&mut self.loaded, shown, &bytes),
-            Err(error) => return self.unreadable(shown, &error.to_string()),
+            Err(error) => self.unreadable(shown, &error.to_string(), READABLE),
         }
-        true
     }
 
-    fn unreadable(&mut self, shown: &str, why: &str) -> bool {
+    fn unreadable(&mut self, shown: &str, why: &str, hint: &str) {
         let file = self.loaded.sources.add(SourceFile { path: shown.into(), text: "".into(), revision: None });
         let span = Span { file, start: 0, end: 0 };
         let said = Diagnostic::error(codes::FILE_REFERENCE, format!("the file cannot be read: {why}")).at(span, "");
-        self.loaded.diagnostics.push(said.hint("make it readable, or remove it"));
+        self.loaded.diagnostics.push(said.hint(hint));
         self.loaded.manifests.push(manifest::parse::unreadable(span));
-        false
     }
 
-    /// Reads what documents name: included directories, the declared fabric, user data.
+    /// Reads what documents name: included directories, then the declared fabric and user data.
     fn mentioned(&mut self, directory: &Path) {
         let mut includes = Vec::new();
+        for manifest in &self.loaded.manifests {
+            if let Some(Spec::Fleet(spec)) = manifest.body.as_ref().map(|body| &body.spec) {
+                for (index, path) in spec.include.iter().enumerate() {
+                    let at = manifest.at(&[Step::Field("include"), Step::Item(index)]);
+                    includes.push((manifest.tree.span.file, path.clone(), at));
+                }
+            }
+        }
+        for (from, path, at) in includes {
+            self.include(directory, from, &path, at);
+        }
         let mut files = Vec::new();
         for manifest in &self.loaded.manifests {
             let from = manifest.tree.span.file;
             match manifest.body.as_ref().map(|body| &body.spec) {
                 Some(Spec::Fleet(spec)) => {
-                    for (index, path) in spec.include.iter().enumerate() {
-                        includes.push((from, path.clone(), manifest.at(&[Step::Field("include"), Step::Item(index)])));
-                    }
                     let declared = spec.fabric.as_ref().and_then(|fabric| fabric.declared.as_ref());
                     files.extend(declared.map(|declared| (from, declared.file.clone())));
                 }
@@ -217,18 +263,16 @@ impl Loader {
                 _ => {}
             }
         }
-        for (from, path, at) in includes {
-            self.include(directory, from, &path, at);
-        }
         for (from, path) in files {
             let shown = manifest::csv::beside(&self.loaded.sources, from, &path);
             let real = self.beside(directory, from, &path);
             // What cannot be read is reported by who needs it, at the place that names it.
-            if let Ok(real) = std::fs::canonicalize(&real)
+            if !Path::new(&path).is_absolute()
+                && !self.loaded.sources.iter().any(|(_, source)| *source.path == *shown)
+                && let Ok(real) = std::fs::canonicalize(&real)
                 && self.root.as_ref().is_some_and(|root| real.starts_with(root))
                 && std::fs::metadata(&real).is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE_BYTES as u64)
                 && let Ok(text) = std::fs::read_to_string(&real)
-                && self.seen.insert(real)
             {
                 self.loaded.sources.add(SourceFile { path: shown.into(), text: text.into(), revision: None });
             }
@@ -241,6 +285,10 @@ impl Loader {
             // What was to be included is unknown, so names that it may hold are not missing.
             loader.loaded.manifests.push(manifest::parse::unreadable(at));
         };
+        if path.is_empty() || Path::new(path).is_absolute() {
+            let what = if path.is_empty() { "an empty path".into() } else { format!("`{path}`, an absolute path") };
+            return refuse(self, format!("`include` names {what}"), "write a path relative to this file: ../common");
+        }
         let real = match std::fs::canonicalize(self.beside(directory, from, path)) {
             Err(_) => {
                 return refuse(
@@ -259,9 +307,7 @@ impl Loader {
             return refuse(self, format!("`{path}` is outside the repository"), hint);
         }
         let shown = manifest::csv::beside(&self.loaded.sources, from, path);
-        let before = self.loaded.sources.len();
-        self.directory(&real, &shown);
-        if self.loaded.sources.len() == before {
+        if !self.directory(&real, &shown) {
             refuse(self, format!("the directory `{path}` holds no YAML file"), "remove it from `include`");
         }
     }

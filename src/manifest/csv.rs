@@ -76,17 +76,26 @@ pub fn fabric(
         if std::mem::take(&mut head) {
             let expected: Vec<&str> = ["node"].into_iter().chain(levels.iter().copied()).collect();
             if cells != expected {
-                let message = format!("the head of the file is `{}`", expected.join(","));
-                let said = Diagnostic::error(codes::FABRIC, message).at(span, "this is not").at(file.at, "named here");
-                found.push(said.hint("name the levels of `fabric.levels`, in their order"));
+                let message = format!("the file does not begin with `{}`", expected.join(","));
+                let said = Diagnostic::error(codes::FABRIC, message).at(span, "").at(file.at, "named here");
+                found.push(said.hint("write `node` and the levels of `fabric.levels`, in their order"));
                 return None;
             }
             continue;
         }
         if cells.len() != levels.len() + 1 || cells.iter().any(|cell| cell.is_empty()) {
-            let message = format!("a line has a node and its path of {} levels", levels.len());
-            let said = Diagnostic::error(codes::FABRIC, message).at(span, "this one has not");
-            found.push(said.hint(format!("write `node,{}`", levels.join(","))));
+            let message =
+                format!("a line of the fabric has {} fields: a node and its place on each level", levels.len() + 1);
+            let label = match cells.len() {
+                length if length == levels.len() + 1 => "this one has an empty field".into(),
+                1 => "this one has 1".into(),
+                length => format!("this one has {length}"),
+            };
+            found.push(
+                Diagnostic::error(codes::FABRIC, message)
+                    .at(span, label)
+                    .hint(format!("write a node in the form `node,{}`", levels.join(","))),
+            );
         } else if let Some(first) = places.get(cells[0]).copied() {
             let message = format!("the node `{}` is in two places", cells[0]);
             let said = Diagnostic::error(codes::FABRIC, message).at(span, "the second").at(first, "the first");
@@ -98,7 +107,8 @@ pub fn fabric(
     }
     if nodes.is_empty() && found.len() == before {
         let message = format!("the file `{}` names no node", file.value);
-        found.push(Diagnostic::error(codes::FABRIC, message).at(file.at, "").hint("add a line for each node"));
+        let hint = format!("begin it with `node,{}`, and add a line for each node", levels.join(","));
+        found.push(Diagnostic::error(codes::FABRIC, message).at(file.at, "").hint(hint));
     }
     (found.len() == before).then_some(nodes)
 }

@@ -27,7 +27,7 @@ pub struct FleetSpec {
     /// Directories with documents shared by several fleets (tiers, layouts, policies), relative to this file. They
     /// must be inside the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100), inner(length(min = 1, max = 1024)))]
+    #[schemars(length(max = 100), inner(length(max = 1024)))]
     pub include: Vec<String>,
     /// The one switch that stops everything: while it is set, no effect is carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

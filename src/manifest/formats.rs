@@ -139,7 +139,10 @@ fn label_value(text: &str) -> Result<(), Malformed> {
 }
 
 fn instance_type(text: &str) -> Result<(), Malformed> {
-    expect(text.len() <= 63 && is_subdomain(text), "a name such as p5.48xlarge or dgx-h100")
+    expect(
+        text.len() <= 63 && is_subdomain(text),
+        "a name of lower-case letters, digits, `-` and `.` such as p5.48xlarge or dgx-h100",
+    )
 }
 
 fn mig_profile(text: &str) -> Result<(), Malformed> {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Step::{Field, Item, Key};
 use super::pool::Capacity;
-use super::{Body, Manifest, Spec, Step, csv, fleet as head, layout, pool, quota, reservation, tide};
+use super::{Body, Manifest, RENAMED_FROM, Spec, Step, csv, fleet as head, layout, pool, quota, reservation, tide};
 use crate::diag::{At, Diagnostic, Sources, codes};
 use crate::fleet::build::Unread;
 use crate::fleet::config::{Cloud, Kubernetes, Limits, Nothing};
@@ -34,8 +34,9 @@ pub fn lower(all: &[Manifest], sources: &Sources, now: Timestamp) -> (Option<Fle
     unread.broken = broken;
     one_fleet(&fleets, &unread, all.first().copied(), &mut found);
     let sound = |manifest: &&&Manifest| !object(manifest).is_some_and(|object| unread.broken.contains(&object));
+    // Of two Fleets nobody knows which is meant.
     let mut parts = match fleets.as_slice() {
-        [manifest @ Manifest { body: Some(Body { spec: Spec::Fleet(spec), .. }), .. }] if sound(manifest) => {
+        [manifest @ Manifest { body: Some(Body { spec: Spec::Fleet(spec), .. }), .. }] => {
             lower_head(manifest, spec, sources, &mut found)
         }
         _ => {
@@ -74,7 +75,13 @@ fn unique<'a>(all: &[&'a Manifest], found: &mut Vec<Diagnostic>) -> (Vec<&'a Man
     let (mut unique, mut broken) = (Vec::new(), BTreeSet::new());
     for manifest in all {
         let (Some(kind), Some(name)) = (manifest.kind, &manifest.name) else { continue };
-        if let Some(earlier) = first.get(&(kind, name.as_str())) {
+        if manifest.body.is_none() {
+            broken.extend(object(manifest));
+        }
+        // A second Fleet is one too many whatever its name is.
+        if kind == Kind::Fleet {
+            unique.push(*manifest);
+        } else if let Some(earlier) = first.get(&(kind, name.as_str())) {
             found.push(
                 Diagnostic::error(codes::DUPLICATE_NAME, format!("there are two {}s named `{name}`", kind.name()))
                     .at(manifest.name_at(), "the second")
@@ -83,26 +90,23 @@ fn unique<'a>(all: &[&'a Manifest], found: &mut Vec<Diagnostic>) -> (Vec<&'a Man
             );
             // Which of the two is meant nobody knows, so neither is held against the others.
             broken.extend(object(manifest));
-            continue;
+        } else {
+            first.insert((kind, name), manifest);
+            unique.push(*manifest);
         }
-        if manifest.body.is_none() {
-            broken.extend(object(manifest));
-        }
-        first.insert((kind, name), manifest);
-        unique.push(*manifest);
     }
     (unique, broken)
 }
 
 fn one_fleet(fleets: &[&&Manifest], unread: &Unread, any: Option<&Manifest>, found: &mut Vec<Diagnostic>) {
-    if let [first, second, ..] = fleets {
-        found.push(
+    if let [first, others @ ..] = fleets {
+        found.extend(others.iter().map(|other| {
             Diagnostic::error(codes::ONE_FLEET, "a fleet's directory holds exactly one Fleet, and this is another")
-                .at(second.name_at(), "the second")
+                .at(other.name_at(), "another")
                 .at(first.name_at(), "the first")
-                .hint("keep one; another cluster is another directory"),
-        );
-    } else if let (true, false, Some(any)) = (fleets.is_empty(), unread.blind, any) {
+                .hint("keep one; another cluster is another directory")
+        }));
+    } else if let (false, Some(any)) = (unread.blind, any) {
         found.push(
             Diagnostic::error(codes::ONE_FLEET, "there is no Fleet document, so nothing says where this fleet lives")
                 .at(any.name_at(), "documents without a Fleet")
@@ -138,8 +142,12 @@ fn nameless(any: Option<&Manifest>) -> Parts {
 
 fn origin(manifest: &Manifest, parts: &mut Parts) {
     let (Some(kind), Some(body)) = (manifest.kind, &manifest.body) else { return };
-    let field = if body.metadata.renamed_from.is_some() { "renamedFrom" } else { "annotations" };
-    let renamed_from = body.metadata.renamed_from().map(|old| At::new(old.to_string(), manifest.at_metadata(field)));
+    let annotations = manifest.tree.get("metadata").and_then(|metadata| metadata.get("annotations"));
+    let at = match annotations.and_then(|annotations| annotations.get(RENAMED_FROM)) {
+        Some(annotation) if body.metadata.renamed_from.is_none() => annotation.span,
+        _ => manifest.at_metadata("renamedFrom"),
+    };
+    let renamed_from = body.metadata.renamed_from().map(|old| At::new(old.to_string(), at));
     let object = ObjectRef { kind, name: body.metadata.name.clone() };
     parts.origins.insert(object, Origin { span: manifest.name_at(), renamed_from });
 }
@@ -348,7 +356,7 @@ fn lower_layout(m: &Manifest, name: &str, spec: &layout::GpuLayoutSpec) -> Layou
         (None, None, Some(slicing)) => Cut::TimeSlicing(at(m, &[Field("timeSlicing")], slicing.clone())),
         (mig, _, _) => {
             let parts = mig.iter().flatten().enumerate().map(|(i, part)| MigPart {
-                at: at(m, &[Field("mig"), Item(i)], ()),
+                at: at(m, &[Field("mig"), Item(i), Field("slices")], ()),
                 gpus: part
                     .gpus
                     .iter()
@@ -368,7 +376,8 @@ fn lower_layout(m: &Manifest, name: &str, spec: &layout::GpuLayoutSpec) -> Layou
         }
     };
     let ready = |(profile, count): (&crate::ids::MigProfile, &u32)| {
-        (profile.clone(), at(m, &[Field("keepReady"), Field(profile.as_str())], *count))
+        let key = at(m, &[Field("keepReady"), Key(profile.as_str())], profile.clone());
+        (key, at(m, &[Field("keepReady"), Field(profile.as_str())], *count))
     };
     Layout {
         name: At::new(name.into(), m.name_at()),

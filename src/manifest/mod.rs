@@ -1,8 +1,8 @@
 //! YAML as written: one file per kind, parse, lower, schema generation.
 //!
-//! [`parse`] turns source files into [`Manifest`]s, [`lower`] turns those into a `Fleet`. Field names of the YAML live
-//! here and nowhere else; what they mean lives in `fleet`. Spec types stay plain (no positions in them), so that the
-//! same types give the schemas; positions are in the tree beside them.
+//! [`parse()`] turns source files into [`Manifest`]s, [`lower()`] turns those into a `Fleet`. Field names of the YAML
+//! live here and nowhere else; what they mean lives in `fleet`. Spec types stay plain (no positions in them), so that
+//! the same types give the schemas; positions are in the tree beside them.
 
 pub mod csv;
 pub mod fleet;
@@ -18,10 +18,12 @@ pub mod reservation;
 pub mod scheduler;
 pub mod schema;
 pub mod shape;
+mod syntax;
 pub mod tide;
 pub mod tier;
 pub mod tree;
 pub mod walk;
+mod words;
 
 use std::collections::BTreeMap;
 

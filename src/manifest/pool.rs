@@ -24,9 +24,9 @@ use crate::ids::{InstanceType, LayoutName, LevelName, PoolName, ReservationName}
      "message": "TW207: a reservation is listed twice"},
     {"rule": "!has(self.taints) || self.taints.all(t, self.taints.exists_one(u, u.key == t.key && u.effect == t.effect))",
      "message": "TW207: a taint is listed twice"},
-    {"rule": "!has(self.labels) || self.labels.all(k, !k.startsWith('tidewright.dev/') && !k.startsWith('kubernetes.io/') && !k.startsWith('node.kubernetes.io/') && !k.startsWith('k8s.io/'))",
+    {"rule": "!has(self.labels) || self.labels.all(k, !k.startsWith('tidewright.dev/') && !k.startsWith('kubernetes.io/') && !k.startsWith('node.kubernetes.io/') && !k.startsWith('topology.kubernetes.io/') && !k.startsWith('k8s.io/') && k != 'nvidia.com/mig.config' && k != 'nvidia.com/device-plugin.config')",
      "message": "TW206: a label that Kubernetes or Tidewright writes"},
-    {"rule": "!has(self.taints) || self.taints.all(t, !t.key.startsWith('tidewright.dev/') && !t.key.startsWith('kubernetes.io/') && !t.key.startsWith('node.kubernetes.io/') && !t.key.startsWith('k8s.io/'))",
+    {"rule": "!has(self.taints) || self.taints.all(t, !t.key.startsWith('tidewright.dev/') && !t.key.startsWith('kubernetes.io/') && !t.key.startsWith('node.kubernetes.io/') && !t.key.startsWith('topology.kubernetes.io/') && !t.key.startsWith('k8s.io/') && t.key != 'nvidia.com/mig.config' && t.key != 'nvidia.com/device-plugin.config')",
      "message": "TW206: a taint that Kubernetes or Tidewright writes"}
 ]))]
 pub struct NodePoolSpec {

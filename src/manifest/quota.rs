@@ -17,7 +17,7 @@ use crate::ids::{PoolName, TierName};
     {"rule": "!has(self.shares) || self.shares.all(s, self.shares.exists_one(t, t.pool == s.pool))",
      "message": "TW207: a pool is listed twice"},
     {"rule": "self.namespaces.all(n, self.namespaces.exists_one(m, m.name == n.name && m.localQueue == n.localQueue))",
-     "message": "TW205: a LocalQueue is listed twice"},
+     "message": "TW207: a namespace is listed twice with one LocalQueue"},
     {"rule": "!has(self.total) || !has(self.total.gpus) || !has(self.shares) || self.shares.filter(s, has(s.guarantee.gpus)).map(s, s.guarantee.gpus).sum() <= self.total.gpus",
      "message": "TW509: `total` is below what is guaranteed"},
     {"rule": "!has(self.total) || !has(self.total.nodes) || !has(self.shares) || self.shares.filter(s, has(s.guarantee.nodes)).map(s, s.guarantee.nodes).sum() <= self.total.nodes",
@@ -95,7 +95,8 @@ pub struct Share {
     pub pool: PoolName,
     /// What it always gets back.
     pub guarantee: Amount,
-    /// What it may use beyond its guarantee while others leave it free. Absent: nothing.
+    /// What it may use beyond its guarantee: what its cohort lends and leaves free, and what of the pool is guaranteed
+    /// to nobody. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub borrow: Option<Amount>,
     /// How much of its guarantee others may use while it is free. Absent: nothing.

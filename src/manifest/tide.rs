@@ -45,7 +45,8 @@ pub struct TideScheduleSpec {
     pub guard: Option<Guard>,
     /// How lent nodes come back.
     pub reclaim: Reclaim,
-    /// Which of two tides that are low at once decides for a pool that both name: the higher.
+    /// Which of two tides that are low at once decides for a pool that both name: the higher. What the other has lent
+    /// of that pool is back when this one begins.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1000))]
     pub precedence: u32,

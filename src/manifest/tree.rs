@@ -4,8 +4,10 @@
 //! YAML is refused here and replaced by [`Value::Broken`], so that the walk goes on around it: one run finds every
 //! mistake. Limits keep time and memory in proportion to the bytes read. Called by `parse`; knows no kind.
 
-use serde_saphyr::granit_parser::{self, ErrorKind, Event, Parser, ScalarStyle, ScanError, StructureStyle};
+use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError, StructureStyle};
 
+use super::syntax;
+use super::words::shorten;
 use crate::diag::{BYTE_ORDER_MARK, Diagnostic, Span, codes};
 
 /// A larger file is not written by a person. It bounds the memory for any bytes at some tens of MiB.
@@ -44,9 +46,9 @@ pub enum Value {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: Box<str>,
-    /// The key is written without quotes, so that other readers may take it for a number or a boolean.
-    pub plain: bool,
     pub key_span: Span,
+    /// Written without quotes.
+    pub key_plain: bool,
     pub node: Node,
 }
 
@@ -68,6 +70,12 @@ impl Node {
             Value::List(items) => items.get(index),
             _ => None,
         }
+    }
+
+    /// Whether nothing is written, or one of YAML's words for nothing.
+    pub fn is_null(&self) -> bool {
+        let Value::Scalar { text, plain: true } = &self.value else { return false };
+        matches!(&**text, "" | "~" | "null" | "Null" | "NULL")
     }
 
     /// Nothing is written where a value could be: behind a `---`, or behind a key.
@@ -97,16 +105,9 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     // A byte order mark is not part of the text; positions still count it.
     let base = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
-    let mut reader = Reader { file, base, text, diagnostics: Vec::new(), unsaid: 0 };
+    let mut reader = Reader { file, base, text, diagnostics: Vec::new(), unsaid: 0, swallowed: None };
     if text.len() > MAX_FILE_BYTES {
-        reader.say(
-            Diagnostic::error(
-                codes::TOO_LARGE,
-                format!("the file has {} bytes, the limit is {MAX_FILE_BYTES}", text.len()),
-            )
-            .at(Span { file, start: 0, end: 0 }, "")
-            .hint("split it into several files"),
-        );
+        reader.say(too_large(Span { file, start: 0, end: 0 }));
         return (vec![unread(Span { file, start: 0, end: 0 })], reader.diagnostics);
     }
     let mut parser = Parser::new_from_str_with_options(
@@ -137,8 +138,9 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
                 let (root, failed) = reader.document(&mut parser);
                 let hurt = reader.said() > before;
                 found.push(Document { span: root.as_ref().map_or(at, |root| root.span), root, hurt });
-                if let Some(error) = failed {
-                    reader.syntax(&error);
+                found.extend(reader.swallowed.take().map(unread));
+                if let Some((error, opened)) = failed {
+                    reader.syntax(&error, opened);
                     if !parser.proceed_next_document().unwrap_or(false) {
                         break;
                     }
@@ -147,7 +149,7 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 found.push(unread(reader.span_at(&error)));
-                reader.syntax(&error);
+                reader.syntax(&error, None);
                 if found.len() > MAX_DOCUMENTS || !parser.proceed_next_document().unwrap_or(false) {
                     break;
                 }
@@ -155,6 +157,12 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
         }
     }
     (found, reader.diagnostics)
+}
+
+pub fn too_large(at: Span) -> Diagnostic {
+    Diagnostic::error(codes::TOO_LARGE, format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20))
+        .at(at, "")
+        .hint("split it into several files")
 }
 
 /// Stands for documents of which nothing is known.
@@ -169,6 +177,8 @@ struct Reader<'a> {
     diagnostics: Vec<Diagnostic>,
     /// How many more there were to say than are kept.
     unsaid: usize,
+    /// Where a second document begins that nothing separates from the first.
+    swallowed: Option<Span>,
 }
 
 fn is_block(style: StructureStyle) -> bool {
@@ -184,13 +194,13 @@ enum Open {
 /// A key whose value has not come yet.
 struct Key {
     name: Box<str>,
-    plain: bool,
     span: Span,
+    plain: bool,
 }
 
 impl Reader<'_> {
-    /// Reads events up to the end of the document.
-    fn document<'i, I>(&mut self, parser: &mut Parser<'i, I>) -> (Option<Node>, Option<ScanError>)
+    /// Reads events up to the end of the document. On an error, also where the innermost open bracket is.
+    fn document<'i, I>(&mut self, parser: &mut Parser<'i, I>) -> (Option<Node>, Option<(ScanError, Option<Span>)>)
     where
         I: granit_parser::BorrowedInput<'i>,
     {
@@ -200,7 +210,13 @@ impl Reader<'_> {
         loop {
             let (event, raw) = match parser.next_event() {
                 Some(Ok(next)) => next,
-                Some(Err(error)) => return (None, Some(error)),
+                Some(Err(error)) => {
+                    let opened = open.last().and_then(|open| match open {
+                        Open::List { start, block: false, .. } | Open::Map { start, block: false, .. } => Some(*start),
+                        Open::List { .. } | Open::Map { .. } => None,
+                    });
+                    return (None, Some((error, opened)));
+                }
                 None => return (root, None),
             };
             let span = self.span(raw);
@@ -213,6 +229,8 @@ impl Reader<'_> {
                 Event::DocumentEnd => return (root, None),
                 Event::Scalar(text, style, _, _) => {
                     let plain = style == ScalarStyle::Plain;
+                    // The parser writes `~` for what is not there.
+                    let text = if plain && span.start == span.end { "".into() } else { text };
                     Node { span, value: Value::Scalar { text: text.into(), plain }, block: false }
                 }
                 Event::Alias(_) | Event::UnresolvedAlias(_) => {
@@ -260,37 +278,46 @@ impl Reader<'_> {
             };
             let node =
                 if tag || (too_deep && open.len() >= MAX_DEPTH) { Node { value: Value::Broken, ..node } } else { node };
+            let at_root = open.len() == 1;
             match open.last_mut() {
                 None => root = Some(node),
                 Some(Open::List { items, .. }) => items.push(node),
-                Some(Open::Map { entries, key, skip, .. }) => self.put_into_map(entries, key, skip, node),
+                Some(Open::Map { entries, key, skip, .. }) => self.put_into_map(entries, key, skip, node, at_root),
             }
         }
     }
 
     /// A node inside a mapping is a key or the value of the last key.
-    fn put_into_map(&mut self, entries: &mut Vec<Entry>, key: &mut Option<Key>, skip: &mut bool, node: Node) {
-        if let Some(Key { name, plain, span }) = key.take() {
+    fn put_into_map(
+        &mut self,
+        entries: &mut Vec<Entry>,
+        key: &mut Option<Key>,
+        skip: &mut bool,
+        node: Node,
+        at_root: bool,
+    ) {
+        if let Some(Key { name, span, plain }) = key.take() {
             if !std::mem::take(skip) {
-                entries.push(Entry { key: name, plain, key_span: span, node });
+                entries.push(Entry { key: name, key_span: span, key_plain: plain, node });
             }
             return;
         }
+        let plain = matches!(node.value, Value::Scalar { plain: true, .. });
         let span = node.span;
-        let (name, plain) = match node.value {
-            Value::Scalar { text, plain } => (text, plain),
+        let name = match node.value {
+            Value::Scalar { text, .. } => text,
             Value::Broken => {
                 *skip = true;
-                ("".into(), false)
+                "".into()
             }
             Value::List(_) | Value::Map(_) => {
+                *skip = true;
                 self.say(
                     Diagnostic::error(codes::WRONG_TYPE, "a key is a word, not a list or a mapping")
                         .at(span, "this is used as a key")
                         .hint("write `word: value`; a value with braces or brackets in it needs quotes"),
                 );
-                *skip = true;
-                ("".into(), false)
+                "".into()
             }
         };
         if *skip {
@@ -302,27 +329,40 @@ impl Reader<'_> {
             if entries.len() == MAX_KEYS {
                 self.say(
                     Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_KEYS} keys in one mapping"))
-                        .at(span, "the first one too many"),
+                        .at(span, "the first one too many")
+                        .hint(format!("write at most {MAX_KEYS}")),
                 );
                 // One more entry, so that the next key is not reported again.
                 entries.push(Entry {
                     key: name.clone(),
-                    plain,
                     key_span: span,
+                    key_plain: plain,
                     node: Node { span, value: Value::Broken, block: false },
                 });
             }
             *skip = true;
         } else if let Some(first) = entries.iter().find(|entry| entry.key == name) {
-            self.say(
-                Diagnostic::error(codes::DUPLICATE_KEY, format!("`{}` is written twice", shorten(&name)))
-                    .at(span, "the second time")
-                    .at(first.key_span, "the first time")
-                    .hint("keep one of the two"),
-            );
+            // What follows a second head belongs to a second document: one mistake, not one for each of its keys.
+            let is_head = at_root && matches!(&*name, "apiVersion" | "kind");
+            if !at_root || self.swallowed.is_none() {
+                let hint = if is_head {
+                    "put a line `---` above it if a new document begins here"
+                } else {
+                    "keep one of them"
+                };
+                self.say(
+                    Diagnostic::error(codes::DUPLICATE_KEY, format!("`{}` is written twice", shorten(&name)))
+                        .at(span, "again")
+                        .at(first.key_span, "the first time")
+                        .hint(hint),
+                );
+            }
+            if is_head {
+                self.swallowed.get_or_insert(span);
+            }
             *skip = true;
         }
-        *key = Some(Key { name, plain, span });
+        *key = Some(Key { name, span, plain });
     }
 
     fn say(&mut self, diagnostic: Diagnostic) {
@@ -340,8 +380,9 @@ impl Reader<'_> {
     fn depth(&mut self, depth: usize, reported: bool, span: Span) -> bool {
         if depth > MAX_DEPTH && !reported {
             self.say(
-                Diagnostic::error(codes::TOO_LARGE, format!("nested deeper than {MAX_DEPTH} levels"))
-                    .at(span, "this level is one too many"),
+                Diagnostic::error(codes::TOO_LARGE, syntax::too_deep())
+                    .at(Span { end: span.start + 1, ..span }, "this level is one too many")
+                    .hint(syntax::DEPTH_HINT),
             );
         }
         depth > MAX_DEPTH
@@ -351,24 +392,9 @@ impl Reader<'_> {
         self.say(Diagnostic::error(codes::ANCHOR, message).at(span, "").hint(hint));
     }
 
-    fn syntax(&mut self, error: &ScanError) {
+    fn syntax(&mut self, error: &ScanError, opened: Option<Span>) {
         let at = self.span_at(error);
-        let rest = &self.text[at.start as usize..];
-        let line_start = self.text[..at.start as usize].rfind('\n').map_or(0, |n| n + 1);
-        let lead = &self.text[line_start..at.start as usize];
-        let tab = rest.starts_with('\t') || (lead.contains('\t') && lead.trim().is_empty());
-        let (code, message) = match error.kind() {
-            ErrorKind::RecursionLimitExceeded => (codes::TOO_LARGE, format!("nested deeper than {MAX_DEPTH} levels")),
-            _ => (codes::SYNTAX, error.info()),
-        };
-        let hint = if tab {
-            "YAML is indented with spaces: replace the tab"
-        } else if code == codes::TOO_LARGE {
-            "no document needs that many: look for a bracket that is not closed"
-        } else {
-            "see the line above too: a missing quote, colon, bracket or space often shows one line later"
-        };
-        self.say(Diagnostic::error(code, message).at(at, "").hint(hint));
+        self.say(syntax::diagnostic(error.kind(), self.text, at, opened));
     }
 
     fn span(&self, span: granit_parser::Span) -> Span {
@@ -395,12 +421,6 @@ impl Reader<'_> {
         let byte = self.text.floor_char_boundary((byte + self.base).min(self.text.len()));
         u32::try_from(byte).unwrap_or(u32::MAX)
     }
-}
-
-/// Keeps a message readable whatever was written: one line, and not a long one.
-pub fn shorten(text: &str) -> String {
-    let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(41).collect();
-    if one_line.chars().count() > 40 { one_line.chars().take(40).collect::<String>() + "…" } else { one_line }
 }
 
 #[cfg(test)]

@@ -5,24 +5,27 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::shape::{Object, Shape};
-use super::tree::{Entry, MAX_MISTAKES, Node, Value, shorten};
+use super::shape::{Field, Object, Shape};
+use super::tree::{Entry, MAX_MISTAKES, Node, Value};
+use super::words::{expected, instead_of_word, list, noun, path_text, shorten, what};
 use crate::diag::{Diagnostic, Span, codes, nearest};
 
 /// Checks a node and gives its value. What is returned is complete only if nothing was reported.
 pub fn walk(node: &Node, shape: &Shape, found: &mut Vec<Diagnostic>) -> Json {
-    Walk { path: Vec::new(), found }.any(node, shape)
+    Walk { path: Vec::new(), above: Vec::new(), found }.any(node, shape)
 }
 
-struct Walk<'a> {
+struct Walk<'s, 'f> {
     /// The fields from the document down to here, for messages.
     path: Vec<String>,
-    found: &'a mut Vec<Diagnostic>,
+    /// The objects from the document down to here, each with the length of its path.
+    above: Vec<(&'s Object, usize)>,
+    found: &'f mut Vec<Diagnostic>,
 }
 
 /// What YAML 1.2 makes of a scalar by its looks.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Looks {
+pub enum Looks {
     Null,
     Bool,
     Number,
@@ -33,22 +36,24 @@ enum Looks {
     Word,
 }
 
-impl Walk<'_> {
-    fn any(&mut self, node: &Node, shape: &Shape) -> Json {
-        if matches!(node.value, Value::Broken) || self.found.len() > MAX_MISTAKES {
-            return Json::Null;
-        }
-        if let Value::Scalar { text, plain: true } = &node.value
-            && looks(text) == Looks::Null
-        {
-            self.report(codes::EMPTY_VALUE, format!("{} has no value", self.here()), node.span, "")
-                .hint_last(format!("write {}, or remove the field", expected(shape)));
-            return Json::Null;
-        }
+impl<'s> Walk<'s, '_> {
+    fn any(&mut self, node: &Node, shape: &'s Shape) -> Json {
         match (shape, &node.value) {
-            (Shape::Object(object), Value::Map(entries)) => self.object(node, object, entries),
+            (_, Value::Broken) => Json::Null,
+            _ if self.found.len() > MAX_MISTAKES => Json::Null,
+            _ if node.is_null() => {
+                let hint = format!("write {}, or remove the entry", expected(shape));
+                self.report(codes::EMPTY_VALUE, format!("{} has no value", self.here()), node.span, "").hint_last(hint);
+                Json::Null
+            }
+            (Shape::Object(object), Value::Map(entries)) => {
+                self.above.push((object, self.path.len()));
+                let value = self.object(node, object, entries);
+                self.above.pop();
+                value
+            }
             (Shape::List { item, min, max }, Value::List(items)) => {
-                self.length(node, items.len(), (*min, *max), "entries");
+                self.list_length(node, items, (*min, *max));
                 let each = |walk: &mut Self, (index, node): (usize, &Node)| {
                     walk.below(format!("[{index}]"), |w| w.any(node, item))
                 };
@@ -65,19 +70,37 @@ impl Walk<'_> {
         }
     }
 
-    fn object(&mut self, node: &Node, object: &Object, entries: &[Entry]) -> Json {
+    fn object(&mut self, node: &Node, object: &'s Object, entries: &[Entry]) -> Json {
         let mut map = Map::new();
         for entry in entries {
             match (object.field(&entry.key), &object.open) {
+                (Some(field), _) if entry.node.is_null() => {
+                    let stray = entries.iter().find(|stray| strays(object, entry, &stray.key));
+                    self.below(field.name.clone(), |walk| walk.empty(entry, &field.shape, field.required, stray));
+                }
                 (Some(field), _) => {
                     let value = self.below(field.name.clone(), |walk| walk.any(&entry.node, &field.shape));
                     map.insert(field.name.clone(), value);
                 }
                 (None, Some(open)) => {
-                    self.key(object, entry);
+                    if let Some(format) = object.key_format
+                        && let Err(expected) = (format.check)(&entry.key)
+                    {
+                        let message = format!("`{}` cannot be a key of {}", shorten(&entry.key), self.here());
+                        self.report(codes::MALFORMED, message, entry.key_span, "")
+                            .hint_last(format!("write {expected}"));
+                    } else if entry.key_plain {
+                        self.other_readers(&entry.key, entry.key_span);
+                    }
+                    if entry.node.is_null() {
+                        self.below(shorten(&entry.key), |walk| walk.empty(entry, open, false, None));
+                        continue;
+                    }
                     let value = self.below(shorten(&entry.key), |walk| walk.any(&entry.node, open));
                     map.insert(entry.key.to_string(), value);
                 }
+                // Said where the field that it belongs to is empty.
+                (None, None) if entries.iter().any(|empty| strays(object, empty, &entry.key)) => {}
                 (None, None) => self.unknown_field(object, entries, entry),
             }
         }
@@ -86,51 +109,46 @@ impl Walk<'_> {
             self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "")
                 .hint_last("write at least one entry".into());
         } else if entries.len() as u64 > object.max {
-            self.length(node, entries.len(), (0, object.max), "entries");
+            let message = format!("{} has {} entries", self.here(), entries.len());
+            self.report(codes::OUT_OF_RANGE, message, self.head(node), "")
+                .hint_last(format!("it takes at most {}", object.max));
         }
         Json::Object(map)
     }
 
-    /// A key of a map such as labels is text, as its values are.
-    fn key(&mut self, object: &Object, entry: &Entry) {
-        let (key, looks) = (shorten(&entry.key), looks(&entry.key));
-        if entry.plain && matches!(looks, Looks::Null | Looks::Bool | Looks::Number | Looks::NumberForSome) {
-            let message = format!("the keys of {} are text, and `{key}` is not", self.here());
-            self.report(codes::WRONG_TYPE, message, entry.key_span, "")
-                .hint_last(format!("put it in quotes: \"{key}\""));
-            return;
-        }
-        if let Some(format) = object.key_format
-            && let Err(expected) = (format.check)(&entry.key)
-        {
-            let message = format!("`{key}` is no key of {}", self.here());
-            self.report(codes::MALFORMED, message, entry.key_span, "").hint_last(format!("write {expected}"));
-        } else if entry.plain && looks == Looks::OtherForSome {
-            self.other_readers(&entry.key, entry.key_span);
-        }
-    }
-
-    fn other_readers(&mut self, text: &str, span: Span) {
-        let message = format!("`{text}` is text here, but readers of YAML 1.1 take it for something else");
-        let warning = Diagnostic::warning(codes::OTHER_READERS, message).at(span, "");
-        self.found.push(warning.hint(format!("put it in quotes: \"{text}\"")));
+    /// A field without a value. `stray` is a field below it that was not indented.
+    fn empty(&mut self, entry: &Entry, shape: &Shape, required: bool, stray: Option<&Entry>) {
+        let hint = match stray {
+            Some(stray) => format!("indent `{}` and what follows it: it belongs to {}", stray.key, self.here()),
+            None if required => format!("write {}", expected(shape)),
+            None => format!("write {}, or remove the field", expected(shape)),
+        };
+        let at = if entry.node.span.start == entry.node.span.end { entry.key_span } else { entry.node.span };
+        self.report(codes::EMPTY_VALUE, format!("{} has no value", self.here()), at, "").hint_last(hint);
     }
 
     fn unknown_field(&mut self, object: &Object, entries: &[Entry], entry: &Entry) {
         let absent =
             || object.fields.iter().map(|f| f.name.as_str()).filter(|name| entries.iter().all(|e| &*e.key != *name));
-        let hint = match nearest(&entry.key, absent()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if object.fields.is_empty() => format!("{} has no fields: write `{{}}`", self.here()),
-            None => format!("its fields are {}", list(object.fields.iter().map(|f| f.name.as_str()))),
+        let hint = match (self.elsewhere(object, &entry.key), nearest(&entry.key, absent())) {
+            (Some(hint), _) => hint,
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) if object.fields.is_empty() => format!("{} has no fields: write `{{}}`", self.here()),
+            (None, None) => format!("its fields are {}", list(object.fields.iter().map(|f| f.name.as_str()))),
         };
-        self.report(
-            codes::UNKNOWN_FIELD,
-            format!("{} has no field `{}`", self.here(), shorten(&entry.key)),
-            entry.key_span,
-            "unknown field",
-        )
-        .hint_last(hint);
+        let message = format!("{} has no field `{}`", self.here(), shorten(&entry.key));
+        self.report(codes::UNKNOWN_FIELD, message, entry.key_span, "unknown field").hint_last(hint);
+    }
+
+    /// Where a field of this name would be right, if it is only at the wrong level.
+    fn elsewhere(&self, object: &Object, key: &str) -> Option<String> {
+        let has_it = |field: &&Field| matches!(&field.shape, Shape::Object(inner) if inner.field(key).is_some());
+        let mut below = object.fields.iter().filter(has_it);
+        if let (Some(field), None) = (below.next(), below.next()) {
+            return Some(format!("it belongs to `{}`: indent it deeper", field.name));
+        }
+        let above = self.above.iter().rev().skip(1).find(|(object, _)| object.field(key).is_some());
+        above.map(|(_, length)| format!("it belongs to {}: indent it less", path_text(&self.path[..*length])))
     }
 
     /// Missing fields and groups of which exactly one is written. A field that was misspelt is not missing too.
@@ -150,31 +168,38 @@ impl Walk<'_> {
                 entries.iter().filter(|entry| group.iter().any(|name| **name == *entry.key)).collect();
             let names = list(group.iter().map(String::as_str));
             if there.is_empty() && !group.iter().any(|name| misspelt(name)) {
+                let each = group.iter().map(|name| format!("`{name}: …`")).collect::<Vec<_>>().join(" or ");
                 self.report(
                     codes::EXACTLY_ONE,
                     format!("{} needs exactly one of {names}", self.here()),
                     self.head(node),
                     "it has none",
                 )
-                .hint_last(format!("write one of {names}"));
+                .hint_last(format!("add {each}"));
             } else if there.len() > 1 {
                 let message = format!("{} has {} of {names}, and may have only one", self.here(), there.len());
                 let mut diagnostic = Diagnostic::error(codes::EXACTLY_ONE, message);
                 for (at, entry) in there.iter().enumerate() {
                     diagnostic = diagnostic.at(entry.key_span, if at == 0 { "the first" } else { "and another" });
                 }
-                self.found.push(diagnostic.hint(format!("keep one of {names}")));
+                let each = list(there.iter().map(|entry| &*entry.key));
+                self.found.push(diagnostic.hint(format!("keep one of {each}")));
             }
         }
     }
 
     fn text(&mut self, node: &Node, shape: &Shape, text: &str, plain: bool) -> Json {
         let Shape::Text { format, min, max, words } = shape else { return Json::Null };
-        let looks = looks(text);
-        if plain && matches!(looks, Looks::Bool | Looks::Number | Looks::NumberForSome) {
+        if plain && matches!(looks(text), Looks::Bool | Looks::Number | Looks::NumberForSome) {
+            let as_text = (words.is_empty() || words.iter().any(|word| word == text))
+                && format.is_none_or(|f| (f.check)(text).is_ok());
+            let hint = if as_text {
+                format!("put it in quotes: \"{}\"", shorten(text))
+            } else {
+                format!("write {}", expected(shape))
+            };
             let message = format!("{} is text, and this is {}", self.here(), what(node));
-            self.report(codes::WRONG_TYPE, message, node.span, "")
-                .hint_last(format!("put it in quotes: \"{}\"", shorten(text)));
+            self.report(codes::WRONG_TYPE, message, node.span, "").hint_last(hint);
             return Json::Null;
         }
         let before = self.found.len();
@@ -191,27 +216,50 @@ impl Walk<'_> {
                 self.malformed(node, text, &expected.0);
             }
         } else {
-            self.length(node, text.chars().count(), (*min, *max), "characters");
+            self.text_length(node, text.chars().count() as u64, (*min, *max));
         }
-        // A value that is wrong for us is not told to be wrong for others too.
-        if plain && looks == Looks::OtherForSome && self.found.len() == before {
+        if plain && self.found.len() == before {
             self.other_readers(text, node.span);
         }
         Json::String(text.into())
+    }
+
+    /// Warns of text without quotes that is text only here.
+    fn other_readers(&mut self, text: &str, span: Span) {
+        let taken = match looks(text) {
+            Looks::Word => return,
+            Looks::Null => "nothing for other readers of YAML".into(),
+            Looks::Bool => "a boolean for other readers of YAML".into(),
+            Looks::Number | Looks::NumberForSome => "a number for other readers of YAML".into(),
+            Looks::OtherForSome => match sexagesimal(text) {
+                Some(number) => format!("the number {number} for readers of YAML 1.1"),
+                None => "a boolean for readers of YAML 1.1".into(),
+            },
+        };
+        let text = shorten(text);
+        self.found.push(
+            Diagnostic::warning(codes::OTHER_READERS, format!("`{text}` is text here, and {taken}"))
+                .at(span, "")
+                .hint(format!("put it in quotes: \"{text}\"")),
+        );
     }
 
     fn integer(&mut self, node: &Node, text: &str, min: i64, max: i64) -> Json {
         match (looks(text), text.parse::<i64>()) {
             (Looks::Number, Ok(number)) if (min..=max).contains(&number) => number.into(),
             (Looks::Number, Err(_)) if text.contains('.') => {
-                self.report(codes::WRONG_TYPE, format!("{} is a whole number", self.here()), node.span, "")
-                    .hint_last("write it without a fraction".into());
+                let message = format!("{} is a whole number, and this is {}", self.here(), what(node));
+                self.report(codes::WRONG_TYPE, message, node.span, "").hint_last("write it without a fraction".into());
                 Json::Null
             }
             (Looks::Number, _) => {
                 let message = format!("{} is {}, out of its range", self.here(), shorten(text));
-                self.report(codes::OUT_OF_RANGE, message, node.span, "")
-                    .hint_last(format!("write a number from {min} to {max}"));
+                let hint = if max >= i64::from(u32::MAX) {
+                    format!("write a number of {min} or more")
+                } else {
+                    format!("write a number from {min} to {max}")
+                };
+                self.report(codes::OUT_OF_RANGE, message, node.span, "").hint_last(hint);
                 Json::Null
             }
             (Looks::NumberForSome | Looks::OtherForSome, _) => self.ambiguous_number(node, text),
@@ -255,15 +303,25 @@ impl Walk<'_> {
             .hint_last(format!("write {expected}"));
     }
 
-    fn length(&mut self, node: &Node, length: usize, (min, max): (u64, u64), unit: &str) {
-        let length = length as u64;
-        if length < min && length == 0 {
+    fn list_length(&mut self, node: &Node, items: &[Node], (min, max): (u64, u64)) {
+        let length = items.len() as u64;
+        if length < min {
             self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "")
-                .hint_last(format!("it needs at least {min}"));
-        } else if !(min..=max).contains(&length) {
-            self.report(codes::OUT_OF_RANGE, format!("{} has {length} {unit}", self.here()), node.span, "").hint_last(
-                if length < min { format!("it needs at least {min}") } else { format!("it takes at most {max}") },
-            );
+                .hint_last("write at least one entry".into());
+        } else if let Some(first) = usize::try_from(max).ok().and_then(|max| items.get(max)) {
+            let message = format!("{} has {length} entries, and may have {max}", self.here());
+            self.report(codes::OUT_OF_RANGE, message, self.head(first), "the first one too many")
+                .hint_last(format!("keep {max} of them"));
+        }
+    }
+
+    fn text_length(&mut self, node: &Node, length: u64, (min, max): (u64, u64)) {
+        if length < min {
+            self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "")
+                .hint_last("write at least one character".into());
+        } else if length > max {
+            let message = format!("{} has {length} characters, and may have {max}", self.here());
+            self.report(codes::OUT_OF_RANGE, message, node.span, "").hint_last("write it shorter".into());
         }
     }
 
@@ -281,9 +339,12 @@ impl Walk<'_> {
                 _ => "write `true` or `false`".into(),
             },
             (Shape::List { .. }, Value::Scalar { text, .. }) => format!("write it as a list: [{}]", shorten(text)),
+            (Shape::List { .. }, Value::Map(_)) if node.block => "begin each entry of the list with `- `".into(),
+            (Shape::List { .. }, Value::Map(_)) => "put brackets around it: [{…}]".into(),
+            (Shape::Object(object), Value::Scalar { text, .. }) => instead_of_word(object, text, shape),
             _ => format!("write {}", expected(shape)),
         };
-        let message = format!("{} is {}, and this is {}", self.here(), expected(shape), what(node));
+        let message = format!("{} is {}, and this is {}", self.here(), noun(shape), what(node));
         self.report(codes::WRONG_TYPE, message, self.head(node), "").hint_last(hint);
         Json::Null
     }
@@ -297,17 +358,7 @@ impl Walk<'_> {
 
     /// `spec.shares[0].guarantee`, or "the document" at its root.
     fn here(&self) -> String {
-        if self.path.is_empty() {
-            return "the document".into();
-        }
-        let mut text = String::from("`");
-        for (index, step) in self.path.iter().enumerate() {
-            if index > 0 && !step.starts_with('[') {
-                text.push('.');
-            }
-            text.push_str(step);
-        }
-        text + "`"
+        path_text(&self.path)
     }
 
     /// A place to point at for what is missing from a node: its first key, or its opening brace, not all its lines.
@@ -342,45 +393,15 @@ impl Reported<'_> {
     }
 }
 
-fn expected(shape: &Shape) -> String {
-    match shape {
-        Shape::Object(object) if object.fields.is_empty() && object.open.is_none() => "an empty mapping `{}`".into(),
-        Shape::Object(object) if object.open.is_some() => "a mapping of keys to values".into(),
-        Shape::Object(object)
-            if object.exactly_one.len() == 1 && object.exactly_one[0].len() == object.fields.len() =>
-        {
-            format!("a mapping with one of {}", list(object.fields.iter().map(|f| f.name.as_str())))
-        }
-        Shape::Object(_) => "a mapping".into(),
-        Shape::List { .. } => "a list".into(),
-        Shape::Text { words, .. } if !words.is_empty() => format!("one of {}", list(words.iter().map(String::as_str))),
-        Shape::Text { format: Some(format), .. } => match (format.check)("\u{0}") {
-            Err(expected) => expected.0,
-            Ok(()) => "text".into(),
-        },
-        Shape::Text { .. } => "text".into(),
-        Shape::Integer { .. } => "a whole number".into(),
-        Shape::Number { .. } => "a number".into(),
-        Shape::Bool => "`true` or `false`".into(),
-    }
-}
-
-fn what(node: &Node) -> String {
-    match &node.value {
-        Value::Map(_) => "a mapping".into(),
-        Value::List(_) => "a list".into(),
-        Value::Broken => "nothing".into(),
-        Value::Scalar { text, plain } => match (plain, looks(text)) {
-            (true, Looks::Null) => "empty".into(),
-            (true, Looks::Bool) => format!("the boolean {text}"),
-            (true, Looks::Number | Looks::NumberForSome) => format!("the number {}", shorten(text)),
-            _ => format!("the text `{}`", shorten(text)),
-        },
-    }
+/// Whether a key that an object does not know is a field of one that was left empty: its lines were not indented.
+fn strays(object: &Object, empty: &Entry, key: &str) -> bool {
+    let inner = object.field(&empty.key).map(|field| &field.shape);
+    let is_inside = matches!(inner, Some(Shape::Object(inner)) if inner.field(key).is_some());
+    is_inside && empty.node.is_null() && object.field(key).is_none()
 }
 
 /// The core schema of YAML 1.2, and where other readers see something else.
-fn looks(text: &str) -> Looks {
+pub fn looks(text: &str) -> Looks {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Looks::Null,
         "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => return Looks::Bool,
@@ -410,18 +431,20 @@ fn looks(text: &str) -> Looks {
     if any_digit && rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') && is_float(rest) {
         return Looks::NumberForSome;
     }
-    // Sexagesimal: `20:00` is 1200 for YAML 1.1.
-    let mut parts = rest.split(':');
-    let first = parts.next().unwrap_or("");
+    if sexagesimal(text).is_some() { Looks::OtherForSome } else { Looks::Word }
+}
+
+/// The number that YAML 1.1 sees in `20:00`: digits to the base of 60.
+fn sexagesimal(text: &str) -> Option<i64> {
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    let mut parts = without_sign(text).split(':');
+    let first = parts.next().filter(|first| digits(first) && !first.starts_with('0'))?;
     let mut more = parts.peekable();
-    if more.peek().is_some()
-        && !first.starts_with('0')
-        && digits(first)
-        && more.all(|part| digits(part) && part.len() <= 2 && part.parse::<u8>().is_ok_and(|n| n < 60))
-    {
-        return Looks::OtherForSome;
-    }
-    Looks::Word
+    more.peek()?;
+    more.try_fold(first.parse::<i64>().ok()?, |sum, part| {
+        let part = part.parse::<u8>().ok().filter(|n| digits(part) && part.len() <= 2 && *n < 60)?;
+        sum.checked_mul(60)?.checked_add(part.into())
+    })
 }
 
 fn without_sign(text: &str) -> &str {
@@ -437,10 +460,6 @@ fn is_float(text: &str) -> bool {
             let digits = without_sign(e);
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         })
-}
-
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

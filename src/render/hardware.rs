@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
+use super::table::{columns, pad, plain, trimmed};
 use crate::hardware::mig::{Geometry, Profile};
 use crate::hardware::{Catalogue, Gpu, Network, NodeType, Source, Usage, Vendor};
 use crate::ids::InstanceType;
@@ -298,35 +298,6 @@ fn wrapped(heading: &str, items: impl Iterator<Item = String>) -> String {
 /// The word that the catalogue itself uses.
 fn word<T: serde::Serialize>(value: &T) -> String {
     json!(value).as_str().map_or(String::new(), str::to_owned)
-}
-
-fn plain() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table
-}
-
-fn columns<const N: usize>(header: [&str; N], right: &[usize]) -> Table {
-    let mut table = plain();
-    table.set_header(header);
-    pad(&mut table);
-    for column in right {
-        if let Some(column) = table.column_mut(*column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// Two spaces between columns and none before the first, as kubectl does.
-fn pad(table: &mut Table) {
-    table.column_iter_mut().for_each(|column| {
-        column.set_padding((0, 2));
-    });
-}
-
-fn trimmed(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

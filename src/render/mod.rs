@@ -5,3 +5,5 @@
 
 pub mod diagnostics;
 pub mod hardware;
+mod table;
+pub mod tide;

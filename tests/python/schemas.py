@@ -80,12 +80,14 @@ def load_schemas(directory):
     }
 
 
-def check_schema_line(path, text):
-    match = SCHEMA_LINE.match(text.split("\n", 1)[0])
-    if match is None:
-        yield "the first line is not `# yaml-language-server: $schema=PATH`"
-    elif not (path.parent / match[1]).is_file():
-        yield f"the schema line names {match[1]}, which does not exist"
+def check_schema_lines(path, text):
+    """Editors look for the line in each document of a file, so each begins with it."""
+    for number, document in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE), 1):
+        match = SCHEMA_LINE.match(document.split("\n", 1)[0])
+        if match is None:
+            yield f"document {number} does not begin with `# yaml-language-server: $schema=PATH`"
+        elif not (path.parent / match[1]).is_file():
+            yield f"the schema line of document {number} names {match[1]}, which does not exist"
 
 
 def check_document(document, validators):
@@ -111,7 +113,7 @@ def main(root):
     for path in sorted(p for top in ("examples", "clusters") for p in (root / top).rglob("*.y*ml") if p.is_file()):
         name = path.relative_to(root)
         text = path.read_text(encoding="utf-8")
-        problems = list(check_schema_line(path, text))
+        problems = list(check_schema_lines(path, text))
         try:
             documents = [document for document in yaml.load_all(text, CoreLoader) if document is not None]
         except yaml.YAMLError as error:

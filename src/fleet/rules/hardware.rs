@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::diag::{At, Diagnostic, Span, codes, nearest};
+use crate::diag::{Diagnostic, Span, codes, nearest};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::hardware::catalogue;
@@ -18,8 +18,14 @@ pub fn check(p: &mut Problems<'_>) {
     let pools = p.parts.pools.iter().map(|(name, pool)| (Kind::NodePool, name.as_str(), &pool.instance_type));
     let reservations =
         p.parts.reservations.iter().map(|(name, r)| (Kind::Reservation, name.as_str(), &r.instance_type));
-    for (kind, name, instance_type) in pools.chain(reservations).collect::<Vec<_>>() {
-        known_type(p, kind, name, instance_type);
+    let mut unknown: BTreeMap<&InstanceType, Vec<(Kind, &str, Span)>> = BTreeMap::new();
+    for (kind, name, instance_type) in pools.chain(reservations) {
+        if !types(p).any(|known| known == instance_type.value.as_str()) {
+            unknown.entry(&instance_type.value).or_default().push((kind, name, instance_type.at));
+        }
+    }
+    for (instance_type, users) in unknown {
+        unknown_type(p, instance_type, &users);
     }
 }
 
@@ -28,21 +34,27 @@ fn types<'a>(p: &Problems<'a>) -> impl Iterator<Item = &'a str> {
     own.chain(catalogue().types.keys().map(InstanceType::as_str))
 }
 
-fn known_type(p: &mut Problems<'_>, kind: Kind, name: &str, instance_type: &At<InstanceType>) {
-    if types(p).any(|known| known == instance_type.value.as_str()) {
-        return;
-    }
-    let hint = match nearest(instance_type.value.as_str(), types(p)) {
+/// One missing description, however many objects would need it.
+fn unknown_type(p: &mut Problems<'_>, instance_type: &InstanceType, users: &[(Kind, &str, Span)]) {
+    let hint = match nearest(instance_type.as_str(), types(p)) {
         Some(near) => format!("did you mean `{near}`? `tidewright hardware` lists what is known"),
-        None => "`tidewright hardware` lists what is known; describe others in `hardware` of the Fleet".into(),
+        None => DESCRIBE.into(),
     };
-    let message = format!("nothing describes the instance type `{}`", instance_type.value);
-    p.blame(kind, name, Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(instance_type.at, "").hint(hint));
+    let mut said =
+        Diagnostic::error(codes::UNKNOWN_HARDWARE, format!("nothing describes the instance type `{instance_type}`"));
+    for (index, (kind, name, at)) in users.iter().enumerate() {
+        said = said.at(*at, if index == 0 { "" } else { "and here" });
+        p.spoil(*kind, name);
+    }
+    p.say(said.hint(hint));
 }
+
+const DESCRIBE: &str = "`tidewright hardware` lists what is known; describe others in `hardware` of the Fleet";
 
 fn shapes(p: &mut Problems<'_>) {
     let catalogue = catalogue();
-    p.once("the shape", p.parts.hardware.iter().map(|shape| (shape.name.value.as_str(), shape.name.at)));
+    let owner = (Kind::Fleet, p.parts.name.value.as_str());
+    p.once(owner, "the shape", p.parts.hardware.iter().map(|shape| (shape.name.value.as_str(), shape.name.at)));
     for shape in &p.parts.hardware {
         if catalogue.types.contains_key(&shape.name.value) {
             p.say(
@@ -56,16 +68,18 @@ fn shapes(p: &mut Problems<'_>) {
         }
         if let Some(gpu) = shape.gpu.as_ref().filter(|gpu| !catalogue.gpus.contains_key(&gpu.value)) {
             let models = || catalogue.gpus.keys().map(|model| model.as_str());
-            let hint = match nearest(gpu.value.as_str(), models()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the models are {}", models().collect::<Vec<_>>().join(", ")),
+            let same: Vec<&str> = models().filter(|model| model.starts_with(gpu.value.as_str())).collect();
+            let hint = match (same.as_slice(), nearest(gpu.value.as_str(), models())) {
+                ([_, _, ..], _) => format!("did you mean one of {}?", same.join(", ")),
+                (_, Some(near)) => format!("did you mean `{near}`?"),
+                (_, None) => format!("the models are {}", models().collect::<Vec<_>>().join(", ")),
             };
             let message = format!("the catalogue has no GPU model `{}`", gpu.value);
             p.say(Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(gpu.at, "").hint(hint));
         }
         match (&shape.gpu, shape.gpus.value) {
             (Some(gpu), 0) => {
-                let message = "a shape with a GPU model and no GPUs";
+                let message = format!("the shape `{}` has a GPU model and no GPUs", shape.name.value);
                 p.say(
                     Diagnostic::error(codes::HARDWARE_OVERRIDE, message)
                         .at(gpu.at, "")
@@ -73,11 +87,11 @@ fn shapes(p: &mut Problems<'_>) {
                 );
             }
             (None, 1..) => {
-                let message = "a shape with GPUs and no model";
+                let message = format!("the shape `{}` has GPUs and no model", shape.name.value);
                 p.say(
                     Diagnostic::error(codes::HARDWARE_OVERRIDE, message)
                         .at(shape.gpus.at, "")
-                        .hint("add `gpu: …`, or remove `gpus`"),
+                        .hint("add `gpu: …`, a model of `tidewright hardware`, or remove `gpus`"),
                 );
             }
             _ => {}
@@ -90,7 +104,7 @@ fn prices(p: &mut Problems<'_>) {
         if !types(p).any(|known| known == name.as_str()) {
             let hint = match nearest(name.as_str(), types(p)) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "`tidewright hardware` lists what is known".into(),
+                None => DESCRIBE.into(),
             };
             let message = format!("a price for `{name}`, which nothing describes");
             p.say(Diagnostic::error(codes::HARDWARE_OVERRIDE, message).at(price.at, "").hint(hint));
@@ -100,7 +114,8 @@ fn prices(p: &mut Problems<'_>) {
 
 fn fabric(p: &mut Problems<'_>) {
     let Some(fabric) = &p.parts.fabric else { return };
-    p.once("the level", fabric.levels.iter().map(|level| (level.name.value.as_str(), level.name.at)));
+    let owner = (Kind::Fleet, p.parts.name.value.as_str());
+    p.once(owner, "the level", fabric.levels.iter().map(|level| (level.name.value.as_str(), level.name.at)));
     let mut labels: BTreeMap<&str, Span> = BTreeMap::new();
     for level in &fabric.levels {
         match &level.node_label {
@@ -117,9 +132,9 @@ fn fabric(p: &mut Problems<'_>) {
                     let message = format!("two levels read the label `{}`", label.value);
                     p.say(
                         Diagnostic::error(codes::FABRIC, message)
-                            .at(label.at, "")
+                            .at(label.at, "this one")
                             .at(first, "and this one")
-                            .hint("a level needs a label of its own"),
+                            .hint("give each level a label of its own"),
                     );
                 }
             }

@@ -2,170 +2,185 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::diag::{At, Diagnostic, Span, codes};
+use crate::diag::{At, Code, Diagnostic, Span, codes, nearest};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::fleet::layout::{Cut, Layout, MigPart};
 use crate::fleet::pool::Pool;
-use crate::hardware::mig::{self, Geometry, Misfit};
+use crate::hardware::mig::{self, Geometry};
 use crate::hardware::{Gpu, Vendor};
 use crate::ids::{GpuModel, InstanceType, LayoutName, MigProfile};
 
 pub fn check(p: &mut Problems<'_>) {
+    let parts = p.parts;
+    for layout in parts.layouts.values() {
+        cut_once(p, layout);
+        keep_ready_is_cut(p, layout);
+    }
     if p.unread.headless {
         return;
     }
-    let mut done: BTreeSet<(LayoutName, InstanceType)> = BTreeSet::new();
-    let parts = p.parts;
     let own = parts.pools.values().map(|pool| (pool, &pool.layout));
     let lent = parts
         .tides
         .values()
         .flat_map(|tide| &tide.loans)
         .filter_map(|loan| Some((parts.pools.get(&loan.pool.value)?, loan.layout.as_ref()?)));
-    let mut fitted: BTreeSet<(LayoutName, GpuModel)> = BTreeSet::new();
+    let mut told = Told::default();
     for (pool, name) in own.chain(lent).collect::<Vec<_>>() {
         let Some(layout) = parts.layouts.get(&name.value) else { continue };
-        if p.is_sound(Kind::NodePool, pool.name.value.as_str())
-            && done.insert((name.value.clone(), pool.instance_type.value.clone()))
-        {
-            on_pool(p, layout, pool, name, &mut fitted);
+        if p.is_sound(Kind::NodePool, pool.name.value.as_str()) {
+            on_pool(p, layout, pool, name, &mut told);
         }
-    }
-    for layout in parts.layouts.values() {
-        keep_ready_is_cut(p, layout);
     }
 }
 
-fn on_pool(
-    p: &mut Problems<'_>,
-    layout: &Layout,
-    pool: &Pool,
-    used: &At<LayoutName>,
-    fitted: &mut BTreeSet<(LayoutName, GpuModel)>,
-) {
+/// Where a layout was looked at. What is wrong with the layout is told once a GPU model or instance type, what is wrong
+/// with a pool once a pool.
+#[derive(Default)]
+struct Told {
+    gpus: BTreeSet<(LayoutName, GpuModel)>,
+    types: BTreeSet<(LayoutName, InstanceType)>,
+}
+
+/// A layout on the GPUs of a pool.
+fn on_pool(p: &mut Problems<'_>, layout: &Layout, pool: &Pool, used: &At<LayoutName>, told: &mut Told) {
     let Some(hardware) = p.parts.hardware(&pool.instance_type) else { return };
     let name = layout.name.value.as_str();
+    let refuse = |p: &mut Problems<'_>, message: String, these: &str, hint: &str| {
+        let said = Diagnostic::error(codes::CANNOT_SHARE, message).at(used.at, "").at(pool.instance_type.at, these);
+        p.blame(Kind::NodePool, pool.name.value.as_str(), said.hint(hint));
+    };
     let Some(gpu) = hardware.gpu else {
         let message = format!("`{}` has no GPUs to cut", pool.instance_type.value);
-        let said = Diagnostic::error(codes::CANNOT_SHARE, message).at(used.at, "").at(pool.instance_type.at, "no GPUs");
-        p.blame(Kind::NodePool, pool.name.value.as_str(), said.hint("use `layout: whole`"));
-        return;
+        return refuse(p, message, "no GPUs", "use `layout: whole`");
     };
-    let first_on_this_gpu = fitted.insert((layout.name.value.clone(), gpu.model.clone()));
-    match &layout.cut {
-        Cut::Mig(parts) => {
-            gpu_indices(p, layout, parts, hardware.gpus, pool);
-            match &gpu.mig {
-                None => {
-                    let message = format!("a {} cannot be cut by MIG", gpu.name);
-                    let said = Diagnostic::error(codes::CANNOT_SHARE, message)
-                        .at(used.at, "")
-                        .at(pool.instance_type.at, "these GPUs");
-                    p.blame(
-                        Kind::NodePool,
-                        pool.name.value.as_str(),
-                        said.hint("use `layout: whole`, MPS or time-slicing"),
-                    );
-                }
-                Some(geometry) if first_on_this_gpu => {
-                    for part in parts {
-                        fit(p, name, part, geometry, gpu, pool.instance_type.at);
-                    }
-                }
-                Some(_) => {}
+    let is_nvidia = gpu.vendor == Vendor::Nvidia;
+    let first_of_gpu = told.gpus.insert((layout.name.value.clone(), gpu.model.clone()));
+    let first_of_type = told.types.insert((layout.name.value.clone(), pool.instance_type.value.clone()));
+    match (&layout.cut, &gpu.mig) {
+        (Cut::Mig(_), None) => {
+            let hint = if is_nvidia { "use `layout: whole`, MPS or time-slicing" } else { "use `layout: whole`" };
+            refuse(p, format!("the {} cannot be cut by MIG", gpu.name), "these GPUs", hint);
+        }
+        (Cut::Mig(parts), Some(geometry)) => {
+            if first_of_type {
+                gpu_indices(p, name, parts, hardware.gpus, pool);
+            }
+            for part in parts.iter().filter(|_| first_of_gpu) {
+                fit(p, name, part, geometry, gpu, (pool, used));
             }
         }
-        Cut::Mps(mps) if mps.clients > gpu.mps_clients => {
-            let message = if gpu.vendor == Vendor::Nvidia {
-                format!("a {} serves at most {} MPS clients", gpu.name, gpu.mps_clients)
-            } else {
-                format!("a {} has no MPS", gpu.name)
-            };
+        (Cut::Mps(_), _) if !is_nvidia => {
+            refuse(p, format!("the {} has no MPS", gpu.name), "these GPUs", "use `layout: whole`");
+        }
+        (Cut::TimeSlicing(_), _) if !is_nvidia => {
+            refuse(p, format!("the {} has no time-slicing", gpu.name), "these GPUs", "use `layout: whole`");
+        }
+        (Cut::Mps(mps), _) if mps.clients > gpu.mps_clients && first_of_gpu => {
+            let message = format!("the {} serves at most {} MPS clients", gpu.name, gpu.mps_clients);
             let said =
                 Diagnostic::error(codes::CANNOT_SHARE, message).at(mps.at, "").at(pool.instance_type.at, "these GPUs");
-            p.blame(Kind::GpuLayout, name, said.hint("lower `clients`, or use `layout: whole` for this pool"));
+            let hint = format!("write `clients: {}`, or another layout for this pool", gpu.mps_clients);
+            p.blame(Kind::GpuLayout, name, said.hint(hint));
         }
-        Cut::TimeSlicing(slicing) if gpu.vendor != Vendor::Nvidia => {
-            let message = format!("a {} has no time-slicing", gpu.name);
-            let said = Diagnostic::error(codes::CANNOT_SHARE, message)
-                .at(slicing.at, "")
-                .at(pool.instance_type.at, "these GPUs");
-            p.blame(Kind::GpuLayout, name, said.hint("use `layout: whole` for this pool"));
-        }
-        Cut::Mps(_) | Cut::TimeSlicing(_) => {}
+        (Cut::Mps(_) | Cut::TimeSlicing(_), _) => {}
     }
 }
 
-/// Every index is a GPU of the node, and no GPU is cut twice.
-fn gpu_indices(p: &mut Problems<'_>, layout: &Layout, parts: &[MigPart], gpus: u32, pool: &Pool) {
+/// Every index is a GPU of the node.
+fn gpu_indices(p: &mut Problems<'_>, layout: &str, parts: &[MigPart], gpus: u32, pool: &Pool) {
+    for index in parts.iter().flat_map(|part| &part.gpus).filter(|index| index.value >= gpus) {
+        let there = match gpus {
+            1 => "its only GPU is 0".into(),
+            _ => format!("its {gpus} GPUs are 0 to {}", gpus.saturating_sub(1)),
+        };
+        let message = format!("`{}` has no GPU {}: {there}", pool.instance_type.value, index.value);
+        let said = Diagnostic::error(codes::GPU_INDEX, message).at(index.at, "").at(pool.instance_type.at, "used here");
+        p.blame(Kind::GpuLayout, layout, said.hint("leave `gpus` out to mean all of them"));
+    }
+}
+
+/// No GPU is cut twice, whatever the node. The first that is stands for all.
+fn cut_once(p: &mut Problems<'_>, layout: &Layout) {
+    let Cut::Mig(parts) = &layout.cut else { return };
+    let mut whole: Option<Span> = None;
     let mut cut: BTreeMap<u32, Span> = BTreeMap::new();
     for part in parts {
-        let all: Vec<(u32, Span)> = if part.gpus.is_empty() {
-            (0..gpus).map(|index| (index, part.span())).collect()
-        } else {
-            part.gpus.iter().map(|index| (index.value, index.at)).collect()
-        };
-        for (index, at) in all {
-            let name = layout.name.value.as_str();
-            if index >= gpus {
-                let message =
-                    format!("`{}` has {gpus} GPUs, 0 to {}", pool.instance_type.value, gpus.saturating_sub(1));
-                let said = Diagnostic::error(codes::GPU_INDEX, message)
-                    .at(at, "there is none")
-                    .at(pool.instance_type.at, "used here");
-                p.blame(Kind::GpuLayout, name, said.hint("leave `gpus` out to mean all of them"));
-            } else if let Some(first) = cut.insert(index, at) {
-                let message = format!("GPU {index} is cut in two ways");
-                let said = Diagnostic::error(codes::GPU_INDEX, message).at(at, "the second").at(first, "the first");
-                p.blame(Kind::GpuLayout, name, said.hint("name each GPU in one entry"));
-                return;
+        let twice = match part.gpus.as_slice() {
+            [] => {
+                let first = whole.or(cut.values().next().copied());
+                whole = whole.or(Some(part.span()));
+                first.map(|first| (part.span(), first))
             }
+            some => some.iter().find_map(|index| {
+                let first = whole.or(cut.insert(index.value, index.at))?;
+                Some((index.at, first))
+            }),
+        };
+        if let Some((at, first)) = twice {
+            let message = format!("the layout `{}` cuts a GPU in two ways", layout.name.value);
+            let said = Diagnostic::error(codes::GPU_INDEX, message).at(at, "the second").at(first, "the first");
+            let hint = "name each GPU in one entry; an entry without `gpus` means all of them";
+            p.blame(Kind::GpuLayout, layout.name.value.as_str(), said.hint(hint));
+            return;
         }
     }
 }
 
-fn fit(p: &mut Problems<'_>, layout: &str, part: &MigPart, geometry: &Geometry, gpu: &Gpu, used: Span) {
-    let wanted = part.counts();
-    let blamed = |profile: &MigProfile| part.slices.get(profile).map_or(part.span(), |count| count.at);
-    let said = match mig::place(geometry, &wanted) {
-        Ok(_) => return,
-        Err(Misfit::UnknownProfile(profile)) => {
-            let known: Vec<&str> = geometry.profiles.iter().map(|profile| profile.name.as_str()).collect();
-            let hint = match crate::diag::nearest(profile.as_str(), known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`? It has {}", known.join(", ")),
-                None => format!("it has {}", known.join(", ")),
-            };
-            Diagnostic::error(codes::UNKNOWN_SLICE, format!("a {} has no slice `{profile}`", gpu.name))
-                .at(blamed(&profile), "")
-                .hint(hint)
-        }
-        Err(Misfit::TooMany { profile, wanted, max }) => {
-            let message = format!("{wanted} × {profile} on a {}, which holds {max} of them alone", gpu.name);
-            Diagnostic::error(codes::SLICES_DO_NOT_FIT, message)
-                .at(blamed(&profile), "")
-                .hint(instead(geometry, &part.counts()))
-        }
-        Err(Misfit::DoesNotFit) => {
-            let message = format!("{} do not fit on a {} together", text(&wanted), gpu.name);
-            let at = part.slices.values().next().map_or(part.span(), |count| count.at);
-            Diagnostic::error(codes::SLICES_DO_NOT_FIT, message).at(at, "").hint(instead(geometry, &wanted))
-        }
+fn fit(
+    p: &mut Problems<'_>,
+    layout: &str,
+    part: &MigPart,
+    geometry: &Geometry,
+    gpu: &Gpu,
+    (pool, used): (&Pool, &At<LayoutName>),
+) {
+    let mut blame = |code: Code, message: String, at: Span, hint: String| {
+        let said = Diagnostic::error(code, message).at(at, "");
+        let said = said.at(pool.instance_type.at, "these GPUs").at(used.at, "cut like this");
+        p.blame(Kind::GpuLayout, layout, said.hint(hint));
     };
-    p.blame(Kind::GpuLayout, layout, said.at(used, "used on these GPUs"));
+    let wanted = part.counts();
+    let known: Vec<&str> = geometry.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    let mut fine = true;
+    for (profile, count) in &part.slices {
+        match geometry.profile(profile) {
+            None => {
+                // A slice of another GPU: the one with as many compute slices is what was meant.
+                let part = profile.as_str().split_inclusive('.').next().unwrap_or_default();
+                let alike = known.iter().copied().find(|known| known.starts_with(part));
+                let hint = match alike.or_else(|| nearest(profile.as_str(), known.iter().copied())) {
+                    Some(near) => format!("did you mean `{near}`? It has {}", known.join(", ")),
+                    None => format!("it has {}", known.join(", ")),
+                };
+                let message = format!("the {} has no slice `{profile}`", gpu.name);
+                blame(codes::UNKNOWN_SLICE, message, count.at, hint);
+            }
+            Some(known) if count.value > known.max => {
+                let message =
+                    format!("{} × {profile} on one {}, which holds {} at most", count.value, gpu.name, known.max);
+                blame(codes::SLICES_DO_NOT_FIT, message, count.at, instead(geometry, &wanted));
+            }
+            Some(_) => continue,
+        }
+        fine = false;
+    }
+    if fine && mig::place(geometry, &wanted).is_err() {
+        let message = format!("{} do not fit on one {}", text(&wanted), gpu.name);
+        blame(codes::SLICES_DO_NOT_FIT, message, part.span(), instead(geometry, &wanted));
+    }
 }
 
 /// What fits of what was wanted, and what could stand beside it.
 fn instead(geometry: &Geometry, wanted: &BTreeMap<MigProfile, u32>) -> String {
     let fits = mig::largest_fitting(geometry, wanted);
-    let beside = mig::beside(geometry, &fits);
-    let beside = match beside.as_slice() {
-        [] => "nothing fits beside it".to_string(),
-        some => {
-            format!("beside it there is room for {}", some.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(" or "))
-        }
-    };
-    format!("{} fits: instances stand at fixed places on the GPU's memory; {beside}", text(&fits))
+    let beside: Vec<&str> = mig::beside(geometry, &fits).into_iter().map(|profile| profile.as_str()).collect();
+    match beside.split_last() {
+        None => format!("{} would fill it: slices have fixed places in the GPU's memory", text(&fits)),
+        Some((last, [])) => format!("{} would fit, and beside it {last}", text(&fits)),
+        Some((last, more)) => format!("{} would fit, and beside it {} or {last}", text(&fits), more.join(", ")),
+    }
 }
 
 fn text(counts: &BTreeMap<MigProfile, u32>) -> String {
@@ -180,16 +195,16 @@ fn text(counts: &BTreeMap<MigProfile, u32>) -> String {
 /// What is kept ready is something that the layout cuts.
 fn keep_ready_is_cut(p: &mut Problems<'_>, layout: &Layout) {
     let Cut::Mig(parts) = &layout.cut else {
-        if let Some((_, count)) = layout.keep_ready.iter().next() {
-            let message = "only MIG slices can be kept ready";
-            p.say(Diagnostic::error(codes::KEEP_READY, message).at(count.at, "").hint("remove `keepReady`"));
+        if let Some((profile, _)) = layout.keep_ready.iter().next() {
+            let message = "only MIG slices can be kept ready, and this layout has none";
+            p.say(Diagnostic::error(codes::KEEP_READY, message).at(profile.at, "").hint("remove `keepReady`"));
         }
         return;
     };
-    for (profile, count) in &layout.keep_ready {
-        if !parts.iter().any(|part| part.slices.contains_key(profile)) {
-            let message = format!("the layout cuts no `{profile}` that could be kept ready");
-            let said = Diagnostic::error(codes::KEEP_READY, message).at(count.at, "");
+    for profile in layout.keep_ready.keys() {
+        if !parts.iter().any(|part| part.slices.contains_key(&profile.value)) {
+            let message = format!("the layout cuts no `{}` that could be kept ready", profile.value);
+            let said = Diagnostic::error(codes::KEEP_READY, message).at(profile.at, "");
             p.blame(Kind::GpuLayout, layout.name.value.as_str(), said.hint("name a profile that is in `mig`"));
         }
     }

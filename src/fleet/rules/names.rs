@@ -20,12 +20,14 @@ pub fn check(p: &mut Problems<'_>) {
 
 fn pool(p: &mut Problems<'_>, name: &At<PoolName>, owner: (Kind, &str)) {
     let known = p.parts.pools.keys().map(PoolName::as_str);
-    p.resolve(Kind::NodePool, At::new(name.value.as_str(), name.at), known, owner);
+    let found = p.parts.pools.contains_key(&name.value);
+    p.resolve(Kind::NodePool, At::new(name.value.as_str(), name.at), found, known, owner);
 }
 
 fn layout(p: &mut Problems<'_>, name: &At<LayoutName>, owner: (Kind, &str)) {
     let known = p.parts.layouts.keys().map(LayoutName::as_str).chain([WHOLE]);
-    p.resolve(Kind::GpuLayout, At::new(name.value.as_str(), name.at), known, owner);
+    let found = name.value.as_str() == WHOLE || p.parts.layouts.contains_key(&name.value);
+    p.resolve(Kind::GpuLayout, At::new(name.value.as_str(), name.at), found, known, owner);
 }
 
 fn level(p: &mut Problems<'_>, name: &At<LevelName>, owner: (Kind, &str)) {
@@ -51,11 +53,12 @@ fn pools(p: &mut Problems<'_>) {
         layout(p, &pool_.layout, owner);
         for reservation in pool_.reservations() {
             let known = p.parts.reservations.keys().map(|name| name.as_str());
-            p.resolve(Kind::Reservation, At::new(reservation.value.as_str(), reservation.at), known, owner);
+            let found = p.parts.reservations.contains_key(reservation.value);
+            p.resolve(Kind::Reservation, At::new(reservation.value.as_str(), reservation.at), found, known, owner);
         }
-        p.once("the reservation", pool_.reservations().map(|name| (name.value.as_str(), name.at)));
+        p.once(owner, "the reservation", pool_.reservations().map(|name| (name.value.as_str(), name.at)));
         let taints = pool_.taints.iter().map(|taint| (format!("{}:{:?}", taint.key, taint.effect), taint.at));
-        p.once("the taint", taints);
+        p.once(owner, "the taint", taints);
         if let Some(placement) = &pool_.placement {
             if let Some(together) = &placement.together {
                 level(p, together, owner);
@@ -79,13 +82,18 @@ fn quotas(p: &mut Problems<'_>) {
         let owner = (Kind::Quota, name.as_str());
         for tier in &quota.tiers {
             let known = p.parts.tiers.keys().map(|name| name.as_str());
-            p.resolve(Kind::PreemptionTier, At::new(tier.value.as_str(), tier.at), known, owner);
+            let found = p.parts.tiers.contains_key(&tier.value);
+            p.resolve(Kind::PreemptionTier, At::new(tier.value.as_str(), tier.at), found, known, owner);
         }
-        p.once("the tier", quota.tiers.iter().map(|tier| (tier.value.as_str(), tier.at)));
+        p.once(owner, "the tier", quota.tiers.iter().map(|tier| (tier.value.as_str(), tier.at)));
         for share in &quota.shares {
             pool(p, &share.pool, owner);
         }
-        p.once("the pool", quota.shares.iter().map(|share| (share.pool.value.as_str(), share.pool.at)));
+        p.once(owner, "the pool", quota.shares.iter().map(|share| (share.pool.value.as_str(), share.pool.at)));
+        let queues = quota.namespaces.iter().map(|namespace| {
+            (format!("{}` with the LocalQueue `{}", namespace.name, namespace.local_queue), namespace.at)
+        });
+        p.once(owner, "the namespace", queues);
     }
 }
 
@@ -96,7 +104,8 @@ fn tides(p: &mut Problems<'_>) {
             pool(p, &loan.pool, owner);
             for quota in [&loan.from, &loan.to] {
                 let known = p.parts.quotas.keys().map(QuotaName::as_str);
-                p.resolve(Kind::Quota, At::new(quota.value.as_str(), quota.at), known, owner);
+                let found = p.parts.quotas.contains_key(&quota.value);
+                p.resolve(Kind::Quota, At::new(quota.value.as_str(), quota.at), found, known, owner);
             }
             if let Some(name) = &loan.layout {
                 layout(p, name, owner);
@@ -105,12 +114,12 @@ fn tides(p: &mut Problems<'_>) {
         for resize in &tide.resizes {
             pool(p, &resize.pool, owner);
         }
-        p.once("the pool", tide.resizes.iter().map(|resize| (resize.pool.value.as_str(), resize.pool.at)));
+        p.once(owner, "the pool", tide.resizes.iter().map(|resize| (resize.pool.value.as_str(), resize.pool.at)));
         let pairs = tide
             .loans
             .iter()
-            .map(|loan| (format!("{} from {} to {}", loan.pool.value, loan.from.value, loan.to.value), loan.at));
-        p.once("the loan of", pairs);
+            .map(|loan| (format!("{}` from `{}` to `{}", loan.pool.value, loan.from.value, loan.to.value), loan.at));
+        p.once(owner, "the loan of", pairs);
     }
 }
 
@@ -121,12 +130,12 @@ fn policies(p: &mut Problems<'_>) {
         if let Some(prefer) = &scheduler.prefer {
             level(p, prefer, owner);
         }
-        p.once("the pool", scheduler.pools.iter().map(|pool| (pool.value.as_str(), pool.at)));
+        p.once(owner, "the pool", scheduler.pools.iter().map(|pool| (pool.value.as_str(), pool.at)));
     }
     for (name, policy) in &p.parts.health {
         let owner = (Kind::HealthPolicy, name.as_str());
         policy.pools.iter().for_each(|name| pool(p, name, owner));
-        p.once("the pool", policy.pools.iter().map(|pool| (pool.value.as_str(), pool.at)));
+        p.once(owner, "the pool", policy.pools.iter().map(|pool| (pool.value.as_str(), pool.at)));
     }
 }
 
@@ -142,7 +151,7 @@ fn renames(p: &mut Problems<'_>) {
             p.say(
                 said(codes::RENAMED_FROM, message)
                     .at(old.at, "")
-                    .hint("remove `renamedFrom`, or write the name it had before"),
+                    .hint("remove it, or write the name that the object had before"),
             );
         } else if let Some((_, there)) = still {
             let message = format!("`{}` cannot have been renamed: it is still there", old.value);
@@ -151,22 +160,30 @@ fn renames(p: &mut Problems<'_>) {
                 said(codes::RENAMED_FROM, message)
                     .at(old.at, "")
                     .at(at, "here")
-                    .hint("remove one of the two, or `renamedFrom`"),
+                    .hint("remove the object that is still there, or the rename"),
             );
         } else if let Some(first) = taken.insert((object.kind, old.value.as_str()), old.at) {
             let message = format!("two objects were renamed from `{}`", old.value);
             p.say(
                 said(codes::RENAMED_FROM, message)
-                    .at(old.at, "")
+                    .at(old.at, "here")
                     .at(first, "and here")
-                    .hint("only one can be what it was"),
+                    .hint("keep it where the old object goes on; the other is a new object"),
             );
         }
     }
 }
 
-/// Prefixes of labels and taints that Kubernetes or Tidewright writes.
-const OURS: &str = "tidewright.dev/";
+/// Keys of labels and taints that Tidewright writes: all of its own, and those that cut a node's GPUs.
+fn is_ours(key: &str) -> bool {
+    key.starts_with("tidewright.dev/") || matches!(key, "nvidia.com/mig.config" | "nvidia.com/device-plugin.config")
+}
+
+/// Keys that Kubernetes writes.
+fn is_of_kubernetes(key: &str) -> bool {
+    let prefixes = ["kubernetes.io/", "node.kubernetes.io/", "topology.kubernetes.io/", "k8s.io/"];
+    prefixes.iter().any(|prefix| key.starts_with(prefix))
+}
 
 fn reserved(p: &mut Problems<'_>) {
     if let Some(layout) = p.parts.layouts.get(WHOLE) {
@@ -186,47 +203,53 @@ fn reserved(p: &mut Problems<'_>) {
         let labels = pool.labels.iter().map(|(key, value)| (key.as_str(), value.at));
         let taints = pool.taints.iter().map(|taint| (taint.key.as_str(), taint.at));
         for (key, at) in labels.chain(taints) {
-            let kubernetes = key.starts_with("kubernetes.io/")
-                || key.starts_with("node.kubernetes.io/")
-                || key.starts_with("k8s.io/");
-            if key.starts_with(OURS) || kubernetes {
-                let whose = if kubernetes { "Kubernetes" } else { "Tidewright" };
-                let message = format!("`{key}` is written by {whose}");
-                p.say(Diagnostic::error(codes::RESERVED_NAME, message).at(at, "").hint("choose a key of your own"));
-            }
+            let (whose, hint) = if is_of_kubernetes(key) {
+                ("Kubernetes", "choose a key of your own")
+            } else if key.starts_with("nvidia.com/") && is_ours(key) {
+                ("Tidewright", "say how GPUs are cut with `layout`")
+            } else if is_ours(key) {
+                ("Tidewright", "choose a key of your own")
+            } else {
+                continue;
+            };
+            let message = format!("`{key}` is written by {whose}");
+            p.say(Diagnostic::error(codes::RESERVED_NAME, message).at(at, "").hint(hint));
         }
     }
 }
 
 /// Different objects here that would be one object in the cluster.
 fn collisions(p: &mut Problems<'_>) {
-    let mut queues: BTreeMap<&str, (&str, Span)> = BTreeMap::new();
-    let mut locals: BTreeMap<(&str, &str), Span> = BTreeMap::new();
+    let mut queues: BTreeMap<&str, Span> = BTreeMap::new();
+    let mut locals: BTreeMap<(&str, &str), (&str, Span)> = BTreeMap::new();
     let mut cohorts: BTreeMap<&str, (Option<&str>, Span)> = BTreeMap::new();
     for (name, quota) in &p.parts.quotas {
-        if let Some((_, first)) = queues.get(quota.cluster_queue.as_str()).copied() {
+        if let Some(first) = queues.get(quota.cluster_queue.as_str()).copied() {
             let message = format!("two quotas would be the ClusterQueue `{}`", quota.cluster_queue.value);
             p.say(
                 Diagnostic::error(codes::NAME_COLLISION, message)
-                    .at(quota.cluster_queue.at, "")
+                    .at(quota.cluster_queue.at, "this one")
                     .at(first, "and this one")
                     .hint("give one of them another `clusterQueue`"),
             );
         } else {
-            queues.insert(&quota.cluster_queue.value, (name.as_str(), quota.cluster_queue.at));
+            queues.insert(&quota.cluster_queue.value, quota.cluster_queue.at);
         }
         for namespace in &quota.namespaces {
             let key = (namespace.name.as_str(), namespace.local_queue.as_str());
-            if let Some(first) = locals.get(&key).copied() {
-                let message = format!("two quotas would have the LocalQueue `{}` in namespace `{}`", key.1, key.0);
-                p.say(
-                    Diagnostic::error(codes::NAME_COLLISION, message)
-                        .at(namespace.at, "")
-                        .at(first, "and this one")
-                        .hint("give one of them another `localQueue`"),
-                );
-            } else {
-                locals.insert(key, namespace.at);
+            match locals.get(&key).copied() {
+                // One quota that lists it twice has been told so.
+                Some((owner, _)) if owner == name.as_str() => {}
+                Some((_, first)) => {
+                    let message = format!("two quotas would have the LocalQueue `{}` in namespace `{}`", key.1, key.0);
+                    p.say(
+                        Diagnostic::error(codes::NAME_COLLISION, message)
+                            .at(namespace.at, "this one")
+                            .at(first, "and this one")
+                            .hint("give one of them another `localQueue`"),
+                    );
+                }
+                None => drop(locals.insert(key, (name.as_str(), namespace.at))),
             }
         }
         let mut parent = None;

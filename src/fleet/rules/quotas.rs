@@ -1,91 +1,31 @@
-//! Quotas and tiers on their own and against each other. Sums over pools and time are in `sums`.
-
-use std::collections::BTreeMap;
+//! Quotas on their own and against the pools that they have a share of. Sums over pools and time are in `sums`.
 
 use crate::diag::{At, Diagnostic, codes};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::fleet::layout::WHOLE;
 use crate::fleet::quota::{Amount, Quota, Share, Supply};
-use crate::fleet::tier::{Preempts, Tier};
-use crate::ids::{PoolName, TierName};
 
 pub fn check(p: &mut Problems<'_>) {
-    ranks(p);
-    runtimes(p);
-    let lent = lent_in_cohorts(p);
     for quota in p.parts.quotas.values() {
         for share in &quota.shares {
             units(p, quota, share);
             limits(p, quota, share);
-            somebody_lends(p, quota, share, &lent);
         }
         total(p, quota);
-    }
-}
-
-fn ranks(p: &mut Problems<'_>) {
-    let mut seen: BTreeMap<i32, &Tier> = BTreeMap::new();
-    for tier in p.parts.tiers.values() {
-        if let Some(first) = seen.get(&tier.rank.value) {
-            let message = format!(
-                "`{}` and `{}` have the same rank: neither yields to the other",
-                tier.name.value, first.name.value
-            );
-            let said = Diagnostic::error(codes::SAME_RANK, message).at(tier.rank.at, "").at(first.rank.at, "the same");
-            p.say(said.hint("give the one that should yield a lower rank"));
-        } else {
-            seen.insert(tier.rank.value, tier);
-        }
-    }
-}
-
-/// Kueue preempts by priority alone. Where a queue can take a tier's GPUs early, that is said at the promise.
-fn runtimes(p: &mut Problems<'_>) {
-    let parts = p.parts;
-    let group =
-        |quota: &Quota| quota.root_cohort().map_or_else(|| quota.name.value.as_str().to_string(), |c| format!("/{c}"));
-    let mut users: BTreeMap<&TierName, Vec<(String, &Quota)>> = BTreeMap::new();
-    for quota in parts.quotas.values() {
-        for tier in &quota.tiers {
-            users.entry(&tier.value).or_default().push((group(quota), quota));
-        }
-    }
-    let mut rivals: Vec<&Tier> =
-        parts.tiers.values().filter(|tier| tier.preempts.value == Preempts::LowerTiers).collect();
-    rivals.sort_by_key(|tier| tier.rank.value);
-    for tier in parts.tiers.values() {
-        let Some(runtime) = &tier.minimum_runtime else { continue };
-        let Some(own) = users.get(&tier.name.value) else { continue };
-        let rival = rivals.iter().filter(|rival| rival.rank.value > tier.rank.value).find(|rival| {
-            let theirs = users.get(&rival.name.value).map_or(&[][..], Vec::as_slice);
-            theirs.iter().any(|(group, _)| own.iter().any(|(mine, _)| mine == group))
-        });
-        let Some(rival) = rival else { continue };
-        let message = format!("Kueue may preempt work of tier `{}` before it ran {}", tier.name.value, runtime.value);
-        p.say(
-            Diagnostic::warning(codes::RUNTIME_NOT_KEPT, message)
-                .at(runtime.at, "kept in every drain, tide and update, not in the queue's own preemption")
-                .at(rival.preempts.at, format!("`{}` may take its GPUs at once", rival.name.value))
-                .hint(format!(
-                    "write `preempts: never` on `{}`, or keep the two tiers in separate cohorts",
-                    rival.name.value
-                )),
-        );
     }
 }
 
 /// A share counts what the pool has, and all its amounts count the same thing.
 fn units(p: &mut Problems<'_>, quota: &Quota, share: &Share) {
     let owner = quota.name.value.as_str();
-    for other in [&share.borrow, &share.lend].into_iter().flatten() {
-        if !other.same_unit(&share.guarantee) {
-            let message = "a share is counted in one unit";
-            let said = Diagnostic::error(codes::NOT_IN_POOL, message)
-                .at(other.at, "")
-                .at(share.guarantee.at, "the guarantee is counted in this");
-            p.blame(Kind::Quota, owner, said.hint("write both in GPUs, both in nodes, or both in slices"));
-        }
+    let others = || [&share.borrow, &share.lend].into_iter().flatten();
+    if let Some(other) = others().find(|other| !other.same_unit(&share.guarantee)) {
+        let said = Diagnostic::error(codes::NOT_IN_POOL, "a share is counted in one unit")
+            .at(other.at, "")
+            .at(share.guarantee.at, "the guarantee is counted in another");
+        p.blame(Kind::Quota, owner, said.hint("write both in GPUs, both in nodes, or both in slices"));
+        return;
     }
     let Some(pool) = p.parts.pools.get(&share.pool.value) else { return };
     let layout = &pool.layout.value;
@@ -105,11 +45,14 @@ fn units(p: &mut Problems<'_>, quota: &Quota, share: &Share) {
             .find(|(p, n)| **n > 0 && !has.slices.contains_key(*p))
             .map(|(profile, _)| format!("`{profile}`")),
     };
-    if let Some(what) = lacking(&share.guarantee) {
+    let found = [&share.guarantee].into_iter().chain(others()).find_map(|amount| Some((amount, lacking(amount)?)));
+    if let Some((amount, what)) = found {
         let message = format!("a share of {what} in pool `{}`, which has none", pool.name.value);
-        let said = Diagnostic::error(codes::NOT_IN_POOL, message)
-            .at(share.guarantee.at, "")
-            .at(pool.layout.at, "cut like this");
+        let said = Diagnostic::error(codes::NOT_IN_POOL, message).at(amount.at, "");
+        let said = match layout.as_str() {
+            WHOLE => said.at(pool.instance_type.at, "nodes of this type"),
+            _ => said.at(pool.layout.at, "cut like this"),
+        };
         p.blame(Kind::Quota, owner, said.hint(format!("a node of it holds {}", holds(&has, layout.as_str()))));
     }
 }
@@ -126,6 +69,7 @@ fn holds(supply: &Supply, layout: &str) -> String {
     }
 }
 
+/// What Kueue's own webhook would refuse.
 fn limits(p: &mut Problems<'_>, quota: &Quota, share: &Share) {
     let owner = quota.name.value.as_str();
     if let Some(lend) = &share.lend
@@ -133,14 +77,16 @@ fn limits(p: &mut Problems<'_>, quota: &Quota, share: &Share) {
         && !lend.within(&share.guarantee)
     {
         let message = format!("`{}` lends {} of a guarantee of {}", owner, lend.value, share.guarantee.value);
-        let said =
-            Diagnostic::error(codes::LENDS_TOO_MUCH, message).at(lend.at, "").at(share.guarantee.at, "it has this");
+        let said = Diagnostic::error(codes::LENDS_TOO_MUCH, message)
+            .at(lend.at, "")
+            .at(share.guarantee.at, "it is guaranteed this");
         p.blame(Kind::Quota, owner, said.hint("lend at most what is guaranteed"));
     }
     if quota.cohort.is_none()
-        && let Some(limit) = share.borrow.as_ref().or(share.lend.as_ref())
+        && let Some((limit, verb)) =
+            share.borrow.as_ref().map(|b| (b, "borrows")).or(share.lend.as_ref().map(|l| (l, "lends")))
     {
-        let message = format!("`{owner}` borrows or lends, and is in no cohort to do it in");
+        let message = format!("`{owner}` {verb}, and is in no cohort to do it in");
         let said = Diagnostic::error(codes::NO_COHORT, message).at(limit.at, "");
         p.blame(
             Kind::Quota,
@@ -150,69 +96,36 @@ fn limits(p: &mut Problems<'_>, quota: &Quota, share: &Share) {
     }
 }
 
-type Lent<'a> = BTreeMap<(&'a str, &'a PoolName), Vec<(&'a Quota, &'a Amount)>>;
-
-fn lent_in_cohorts<'a>(p: &Problems<'a>) -> Lent<'a> {
-    let mut lent: Lent<'a> = BTreeMap::new();
-    for quota in p.parts.quotas.values() {
-        for share in &quota.shares {
-            if let (Some(cohort), Some(lend)) = (quota.root_cohort(), &share.lend) {
-                lent.entry((cohort, &share.pool.value)).or_default().push((quota, &lend.value));
-            }
-        }
-    }
-    lent
-}
-
-fn somebody_lends(p: &mut Problems<'_>, quota: &Quota, share: &Share, lent: &Lent<'_>) {
-    let (Some(cohort), Some(borrow)) = (quota.root_cohort(), &share.borrow) else { return };
-    // A document that could not be read may be the one that lends.
-    if p.unread.blind || p.unread.broken.iter().any(|object| object.kind == Kind::Quota) {
-        return;
-    }
-    let lenders = lent.get(&(cohort, &share.pool.value)).map_or(&[][..], Vec::as_slice);
-    let others = lenders.iter().filter(|(lender, _)| lender.name.value != quota.name.value);
-    let offered = others
-        .filter(|(_, amount)| amount.same_unit(borrow))
-        .map(|(_, amount)| (*amount).clone())
-        .reduce(|a, b| a.plus(&b));
-    if offered.as_ref().is_some_and(|offered| borrow.within(offered))
-        || matches!(borrow.value, Amount::Gpus(0) | Amount::Nodes(0))
-    {
-        return;
-    }
-    let offered = offered.map_or("nothing".into(), |offered| offered.to_string());
-    let message = format!(
-        "`{}` may borrow {} of pool `{}`, and its cohort lends {offered}",
-        quota.name.value, borrow.value, share.pool.value
-    );
-    p.say(
-        Diagnostic::warning(codes::NOBODY_LENDS, message)
-            .at(borrow.at, "more than there is to borrow")
-            .hint(format!("add `lend` to a share of `{}` in cohort `{cohort}`, or borrow less", share.pool.value)),
-    );
-}
-
 /// A queue counts for each pool apart, so a total over several is watched by the plan and kept by nobody.
 fn total(p: &mut Problems<'_>, quota: &Quota) {
     let Some(total) = &quota.total else { return };
     let owner = quota.name.value.as_str();
-    let guaranteed =
-        quota.shares.iter().filter(|share| share.guarantee.same_unit(total)).map(|share| share.guarantee.value.clone());
-    if let Some(sum) = guaranteed.reduce(|a, b| a.plus(&b))
-        && !sum.within(total)
-    {
-        let mut said = Diagnostic::error(
-            codes::TOTAL_BELOW_GUARANTEE,
-            format!("`{owner}` is guaranteed {sum}, and may use {} in total", total.value),
-        )
-        .at(total.at, "");
-        for share in &quota.shares {
+    if !p.is_sound(Kind::Quota, owner) {
+        return;
+    }
+    // What the total says nothing about, such as slices under a total in GPUs, is left out.
+    let in_total = |share: &Share, amount: &Amount| {
+        let pool = p.parts.pools.get(&share.pool.value)?;
+        amount.in_unit_of(total, &p.parts.per_node(pool, &pool.layout.value))
+    };
+    let counted: Vec<(&Share, Amount)> =
+        quota.shares.iter().filter_map(|share| Some((share, in_total(share, &share.guarantee)?))).collect();
+    let borrowed = quota.shares.iter().filter_map(|share| in_total(share, share.borrow.as_ref()?));
+    let sum = |amounts: &mut dyn Iterator<Item = Amount>| amounts.reduce(|a, b| a.plus(&b));
+    let guaranteed = sum(&mut counted.iter().map(|(_, amount)| amount.clone()));
+    let most = sum(&mut counted.iter().map(|(_, amount)| amount.clone()).chain(borrowed));
+    if let Some(guaranteed) = guaranteed.filter(|guaranteed| !guaranteed.within(total)) {
+        let message = format!("`{owner}` is guaranteed {guaranteed}, and may use {} in total", total.value);
+        let mut said = Diagnostic::error(codes::TOTAL_BELOW_GUARANTEE, message).at(total.at, "");
+        for (share, _) in &counted {
             said = said.at(share.guarantee.at, format!("{} of `{}`", share.guarantee.value, share.pool.value));
         }
         p.blame(Kind::Quota, owner, said.hint("raise `total`, or guarantee less"));
-    } else if quota.shares.len() > 1 {
-        let message = "Kueue counts each pool apart and cannot keep a total over several";
+    } else if let Some(most) = most.filter(|most| counted.len() > 1 && !most.within(total)) {
+        let message = format!(
+            "`{owner}` could use {most}: Kueue counts each pool apart, and cannot keep a total of {}",
+            total.value
+        );
         p.say(
             Diagnostic::warning(codes::TOTAL_NOT_KEPT, message)
                 .at(total.at, "not kept by the queue; the plan and the status show when it is passed")

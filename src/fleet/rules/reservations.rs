@@ -1,27 +1,33 @@
-//! Reservations on their own: terms that EC2 would refuse, and approvals that contradict themselves.
+//! Reservations on their own: terms that EC2 would refuse, approvals that contradict themselves, other regions.
 
+use jiff::civil::time;
+use jiff::tz::TimeZone;
+
+use super::money::usd;
 use crate::diag::{Diagnostic, Span, codes};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::fleet::config::Cloud;
-use crate::fleet::reservation::{Approval, Block, Reservation, Terms};
+use crate::fleet::reservation::{Approval, Block, BlockWindow, Manage, Reservation, Terms};
 use crate::units::Duration;
 
 /// EC2 sells at most this many nodes in one block.
 const BLOCK_NODES: u32 = 64;
+/// The longest block, with all its extensions.
+const LONGEST_BLOCK: Duration = Duration::days(182);
+/// A block that starts at once ends at the usual time of day, so it may be this much shorter than what was asked for.
+const BLOCK_SLACK: Duration = Duration::days(1);
 
 pub fn check(p: &mut Problems<'_>) {
     for (name, reservation) in &p.parts.reservations {
-        if !p.unread.headless && matches!(p.parts.cloud.value, Cloud::None(_)) {
-            let message = "a reservation in a fleet whose cloud is `none`";
-            let said = Diagnostic::error(codes::CAPACITY_WITHOUT_CLOUD, message)
-                .at(reservation.name.at, "")
-                .at(p.parts.cloud.at, "no cloud");
-            p.blame(
-                Kind::Reservation,
-                name.as_str(),
-                said.hint("remove the reservation, or name the cloud that it is in"),
-            );
+        if !p.unread.headless {
+            place(p, name.as_str(), reservation);
+        }
+        if reservation.manage == Manage::Observe && reservation.id.is_none() {
+            let message = "a reservation that another tool owns needs `id`: nothing else says which one it is";
+            let said = Diagnostic::error(codes::MISSING_FIELD, message).at(reservation.name.at, "");
+            let hint = "add `id: cr-…`, or remove `manage: observe` to have it created";
+            p.blame(Kind::Reservation, name.as_str(), said.hint(hint));
         }
         match &reservation.terms {
             Terms::OnDemand { .. } if reservation.zone.is_none() => {
@@ -39,6 +45,34 @@ pub fn check(p: &mut Problems<'_>) {
     }
 }
 
+/// The cloud has reservations, and its region this zone.
+fn place(p: &mut Problems<'_>, name: &str, reservation: &Reservation) {
+    let cloud = &p.parts.cloud;
+    match &cloud.value {
+        Cloud::None(_) => {
+            let message = "a reservation in a fleet whose cloud is `none`";
+            let said = Diagnostic::error(codes::CAPACITY_WITHOUT_CLOUD, message)
+                .at(reservation.name.at, "")
+                .at(cloud.at, "no cloud");
+            let hint = "remove the reservation, or name the cloud that it is in";
+            p.blame(Kind::Reservation, name, said.hint(hint));
+        }
+        Cloud::Aws(aws) => {
+            let Some(zone) = &reservation.zone else { return };
+            let below = zone.value.as_str().strip_prefix(aws.region.as_str());
+            if !below.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '-')) {
+                let message = format!("`{name}` is in {}, and the fleet is in {}", zone.value, aws.region);
+                let said = Diagnostic::error(codes::OTHER_ZONE, message)
+                    .at(zone.at, "")
+                    .at(cloud.at, format!("region {}", aws.region));
+                let hint = format!("write a zone of {}: a fleet is in one region", aws.region);
+                p.blame(Kind::Reservation, name, said.hint(hint));
+            }
+        }
+        Cloud::Sim(_) => {}
+    }
+}
+
 fn block(p: &mut Problems<'_>, name: &str, reservation: &Reservation, block: &Block) {
     let mut refuse = |message: String, at: Span, hint: &str| {
         p.blame(Kind::Reservation, name, Diagnostic::error(codes::BLOCK_TERMS, message).at(at, "").hint(hint));
@@ -47,10 +81,14 @@ fn block(p: &mut Problems<'_>, name: &str, reservation: &Reservation, block: &Bl
     if !is_sold(block.duration.value) {
         refuse(format!("no block lasts {}", block.duration.value), block.duration.at, STEPS);
     }
-    if let Some(extend) = &block.extend
-        && !is_sold(extend.by)
-    {
-        refuse(format!("no extension lasts {}", extend.by), extend.at, STEPS);
+    if let Some(extend) = &block.extend {
+        let longest = block.duration.plus(extend.by);
+        if !is_sold(extend.by) {
+            refuse(format!("no extension lasts {}", extend.by), extend.at, STEPS);
+        } else if longest > LONGEST_BLOCK && is_sold(block.duration.value) {
+            let message = format!("extended by {} the block would last {longest}", extend.by);
+            refuse(message, extend.at, "with all extensions a block lasts at most 182 days");
+        }
     }
     if reservation.nodes.value > BLOCK_NODES {
         let message = format!("a block of {} nodes: one holds at most {BLOCK_NODES}", reservation.nodes.value);
@@ -82,19 +120,49 @@ fn block(p: &mut Problems<'_>, name: &str, reservation: &Reservation, block: &Bl
                 "add the block's `id`, or write `startBetween`",
             );
         }
-        _ => {}
-    }
-    if let Some(approval) = &block.approval {
-        let (amount, what) = match &approval.value {
-            Approval::Offering(offering) => (offering.fee_usd, "the offering costs"),
-            Approval::Mandate(mandate) => (mandate.up_to_usd, "the mandate goes up to"),
-        };
-        if amount > block.max_upfront.value {
-            let said =
-                Diagnostic::error(codes::BLOCK_TERMS, format!("{what} ${amount}, more than `maxUpfrontUsd` allows"));
-            let said = said.at(approval.at, "").at(block.max_upfront.at, "at most this");
-            p.blame(Kind::Reservation, name, said.hint("approve less, or raise `maxUpfrontUsd`"));
+        (None, Some(window)) if length(window).plus(BLOCK_SLACK) <= block.duration.value => {
+            let message = format!("the window lasts {}, and the block {}", length(window), block.duration.value);
+            let said = Diagnostic::error(codes::BLOCK_TERMS, message)
+                .at(window.at, "")
+                .at(block.duration.at, "lasts this long");
+            p.blame(Kind::Reservation, name, said.hint("copy start and end of the block as EC2 shows them"));
         }
+        (None, Some(window)) => ends_as_usual(p, window.at, window),
+        (Some(_), None) => {}
+    }
+    approval(p, name, block);
+}
+
+fn length(window: &BlockWindow) -> Duration {
+    let secs = window.to.0.duration_since(window.from.0).as_secs();
+    Duration::secs(u64::try_from(secs).unwrap_or(0))
+}
+
+/// Every block ends at the same time of day. Another end is a slip, and what is worked out from it would come too late.
+fn ends_as_usual(p: &mut Problems<'_>, at: Span, window: &BlockWindow) {
+    const END: jiff::civil::Time = time(11, 30, 0, 0);
+    let end = window.to.0.to_zoned(TimeZone::UTC);
+    if end.time() != END {
+        let message = format!("the block ends at {} UTC, and all blocks end at 11:30 UTC", end.strftime("%H:%M"));
+        p.say(
+            Diagnostic::warning(codes::BLOCK_TERMS, message)
+                .at(at, "")
+                .hint(format!("copy the end as EC2 shows it, probably {}", end.strftime("%Y-%m-%dT11:30Z"))),
+        );
+    }
+}
+
+fn approval(p: &mut Problems<'_>, name: &str, block: &Block) {
+    let Some(approval) = &block.approval else { return };
+    let (amount, what) = match &approval.value {
+        Approval::Offering(offering) => (offering.fee_usd, "the offering costs"),
+        Approval::Mandate(mandate) => (mandate.up_to_usd, "the mandate goes up to"),
+    };
+    if amount > block.max_upfront.value {
+        let message = format!("{what} {}, more than `maxUpfrontUsd` allows", usd(amount.0));
+        let said =
+            Diagnostic::error(codes::BLOCK_TERMS, message).at(approval.at, "").at(block.max_upfront.at, "at most this");
+        p.blame(Kind::Reservation, name, said.hint("approve less, or raise `maxUpfrontUsd`"));
     }
 }
 

@@ -1,37 +1,33 @@
-//! Room for nodes and money for them, at every instant of the next two weeks.
-//!
-//! Pools that share reservations are looked at together; the others each alone.
+//! Room for nodes at every instant: a pool against its own capacity, and pools that share reservations against them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use petgraph::unionfind::UnionFind;
-use rust_decimal::Decimal;
 
-use super::sums::{Moments, when};
+use super::moments::{Moments, when_not_always};
+use super::money::{self, Line};
 use crate::diag::{Diagnostic, codes};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
-use crate::fleet::capacity::share_out;
-use crate::fleet::pool::{Pool, Source};
-use crate::fleet::reservation::Reservation;
+use crate::fleet::capacity::{Shortage, share_out};
+use crate::fleet::pool::{Pool, Size, Source};
+use crate::fleet::reservation::{Block, Reservation, Terms};
 use crate::ids::ReservationName;
-use crate::units::Usd;
 
 pub fn check(p: &mut Problems<'_>) {
     if p.unread.headless {
         return;
     }
     let moments = Moments::of(p);
-    let mut bill: Vec<(Timestamp, Decimal, usize)> = Vec::new();
-    for (index, group) in groups(p).into_iter().enumerate() {
+    let mut bill: Vec<Line<'_>> = Vec::new();
+    for group in groups(p) {
         let pools: Vec<&Pool> = group.into_iter().filter(|pool| sound(p, pool)).collect();
         if !pools.is_empty() {
-            let costs = together(p, &moments, &pools);
-            bill.extend(costs.into_iter().map(|(at, cost)| (at, cost, index)));
+            bill.extend(together(p, &moments, &pools));
         }
     }
-    hourly_limit(p, bill);
+    money::hourly_limit(p, bill);
 }
 
 /// Pools that name a common reservation, directly or through others.
@@ -58,181 +54,187 @@ fn sound(p: &Problems<'_>, pool: &Pool) -> bool {
         && p.parts.hardware(&pool.instance_type).is_some()
 }
 
-/// Checks pools that share reservations, and gives what they cost by the hour from each instant on.
-fn together(p: &mut Problems<'_>, moments: &Moments<'_>, pools: &[&Pool]) -> Vec<(Timestamp, Decimal)> {
-    let names: BTreeSet<&ReservationName> =
-        pools.iter().flat_map(|pool| pool.reservations().map(|name| name.value)).collect();
-    let reservations: Vec<&Reservation> = names.iter().filter_map(|name| p.parts.reservations.get(*name)).collect();
-    let named: Vec<Vec<usize>> = pools
-        .iter()
-        .map(|pool| {
-            let of = |name: &ReservationName| reservations.iter().position(|r| r.name.value == *name);
-            pool.reservations().filter_map(|name| of(name.value)).collect()
-        })
-        .collect();
-    let instants: BTreeSet<Timestamp> = pools.iter().flat_map(|pool| moments.instants(pool)).collect();
-    let mut costs: Vec<(Timestamp, Decimal)> = Vec::new();
-    let mut last: Option<(Vec<u32>, Vec<u32>)> = None;
-    for at in instants {
-        let holds: Vec<u32> = reservations.iter().map(|r| r.holds_at(at, p.parts.kill(r))).collect();
-        let sizes: Vec<u32> = pools.iter().map(|pool| moments.pool_at(pool, at).nodes).collect();
-        if last.as_ref().is_some_and(|(h, s)| *h == holds && *s == sizes) {
-            continue;
-        }
-        if !enough(p, moments, at, (pools, &sizes, &named), (&reservations, &holds)) {
-            return Vec::new();
-        }
-        // What the reservations do not hold costs by the hour.
-        let wants: Vec<u32> = sizes.clone();
-        let placed = share_out(&holds, &wants, &named);
-        let cost = pools
-            .iter()
-            .zip(sizes.iter().zip(&placed))
-            .map(|(pool, (size, placed))| hourly(p, pool, size - placed))
-            .sum();
-        costs.push((at, cost));
-        last = Some((holds, sizes));
-    }
-    costs
+/// Pools that share reservations, and what they have at one instant.
+struct Group<'a> {
+    pools: &'a [&'a Pool],
+    reservations: Vec<&'a Reservation>,
+    /// For each pool the reservations that it names.
+    names: Vec<Vec<usize>>,
 }
 
-type Wanting<'a> = (&'a [&'a Pool], &'a [u32], &'a [Vec<usize>]);
-
-fn enough(
-    p: &mut Problems<'_>,
-    moments: &Moments<'_>,
+struct Instant {
     at: Timestamp,
-    (pools, sizes, named): Wanting<'_>,
-    (reservations, holds): (&[&Reservation], &[u32]),
-) -> bool {
-    let needs: Vec<u32> = pools
-        .iter()
-        .zip(sizes)
-        .map(|(pool, size)| pool.private_room().map_or(0, |room| size.saturating_sub(room)))
-        .collect();
-    for (index, pool) in pools.iter().enumerate() {
-        let reach: u32 = named[index].iter().map(|r| holds[*r]).fold(0, u32::saturating_add);
-        if needs[index] > reach {
-            let room = reach.saturating_add(pool.private_room().unwrap_or(0));
-            let moment = when(p, moments, pool, at);
-            let message =
-                format!("pool `{}` has {} nodes{moment}, and its capacity holds {room}", pool.name.value, sizes[index]);
-            let mut said = Diagnostic::error(codes::POOL_WITHOUT_ROOM, message).at(moments.size_at(pool, at), "");
-            for source in &pool.capacity {
-                said = said.at(
-                    source.at,
-                    match &source.value {
-                        Source::Reservation(name) => {
-                            let held = reservations
-                                .iter()
-                                .zip(holds)
-                                .find(|(r, _)| r.name.value == *name)
-                                .map_or(0, |(_, held)| *held);
-                            format!("{held} then")
-                        }
-                        Source::OnDemand { max } | Source::Spot { max, .. } => format!("{max} at most"),
-                        Source::Existing { .. } => "as many as there are".into(),
-                    },
-                );
-            }
-            p.blame(
-                Kind::NodePool,
-                pool.name.value.as_str(),
-                said.hint("ask for fewer nodes, add capacity, or write `fill: reservations`"),
-            );
-            return false;
+    /// What each reservation holds.
+    holds: Vec<u32>,
+    /// How many nodes each pool has.
+    sizes: Vec<u32>,
+    /// How many of them have no room but in reservations.
+    needs: Vec<u32>,
+}
+
+impl<'a> Group<'a> {
+    fn of(p: &Problems<'a>, pools: &'a [&'a Pool]) -> Self {
+        let all: BTreeSet<&ReservationName> =
+            pools.iter().flat_map(|pool| pool.reservations().map(|name| name.value)).collect();
+        let reservations: Vec<&Reservation> = all.iter().filter_map(|name| p.parts.reservations.get(*name)).collect();
+        let index: BTreeMap<&ReservationName, usize> =
+            reservations.iter().enumerate().map(|(index, r)| (&r.name.value, index)).collect();
+        let named = |pool: &&Pool| pool.reservations().filter_map(|name| index.get(name.value).copied()).collect();
+        let names = pools.iter().map(named).collect();
+        Self { pools, reservations, names }
+    }
+
+    fn at(&self, p: &Problems<'_>, moments: &Moments<'_>, at: Timestamp) -> Instant {
+        let sizes: Vec<u32> = self.pools.iter().map(|pool| moments.pool_at(pool, at).nodes).collect();
+        let need = |(pool, size): (&&Pool, &u32)| pool.private_room().map_or(0, |room| size.saturating_sub(room));
+        Instant {
+            at,
+            holds: self.reservations.iter().map(|r| r.holds_at(at, p.parts.kill(r))).collect(),
+            needs: self.pools.iter().zip(&sizes).map(need).collect(),
+            sizes,
         }
     }
-    let got = share_out(holds, &needs, named);
-    if got == needs {
-        return true;
+
+    fn share_out(&self, now: &Instant) -> Result<Vec<Vec<u32>>, Shortage> {
+        share_out(&now.holds, &self.names, &now.needs, &now.sizes)
     }
-    let short: u32 = needs.iter().zip(&got).map(|(need, got)| need - got).sum();
-    let moment = pools.iter().map(|pool| when(p, moments, pool, at)).find(|text| !text.is_empty()).unwrap_or_default();
-    let first = reservations
-        .iter()
-        .find(|r| named.iter().flatten().filter(|i| reservations[**i].name == r.name).count() > 1)
-        .or(reservations.first());
-    let Some(first) = first else { return false };
+
+    /// What the reservations that a pool names hold.
+    fn reach(&self, index: usize, instant: &Instant) -> u32 {
+        self.names[index].iter().map(|r| instant.holds[*r]).fold(0, u32::saturating_add)
+    }
+}
+
+/// Checks pools that share reservations, and gives what they cost by the hour from each instant on.
+fn together<'a>(p: &mut Problems<'a>, moments: &Moments<'a>, pools: &[&'a Pool]) -> Vec<Line<'a>> {
+    let group = Group::of(p, pools);
+    let instants: BTreeSet<Timestamp> = pools.iter().flat_map(|pool| moments.instants(pool)).collect();
+    let all: Vec<Instant> = instants.into_iter().map(|at| group.at(p, moments, at)).collect();
+    let mut has_room = true;
+    for index in 0..pools.len() {
+        if let Some(now) = all.iter().find(|now| now.needs[index] > group.reach(index, now)) {
+            without_room(p, moments, &group, now, index);
+            has_room = false;
+        }
+    }
+    if !has_room {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    let mut last: Option<&Instant> = None;
+    for now in &all {
+        if last.is_some_and(|last| last.holds == now.holds && last.sizes == now.sizes) {
+            continue;
+        }
+        let reserved = match group.share_out(now) {
+            Ok(reserved) => reserved,
+            Err(short) => {
+                too_small(p, moments, &group, now, &short);
+                return Vec::new();
+            }
+        };
+        for ((pool, size), reserved) in pools.iter().zip(&now.sizes).zip(&reserved) {
+            lines.push(money::line(p, now.at, pool, *size, reserved));
+        }
+        last = Some(now);
+    }
+    lines
+}
+
+fn without_room(p: &mut Problems<'_>, moments: &Moments<'_>, group: &Group<'_>, now: &Instant, index: usize) {
+    let pool = group.pools[index];
+    let size = now.sizes[index];
+    let room = group.reach(index, now).saturating_add(pool.private_room().unwrap_or(0));
+    let is_wrong_at = |at| {
+        let then = group.at(p, moments, at);
+        then.needs[index] > group.reach(index, &then)
+    };
+    let moment = when_not_always(p, moments, pool, now.at, is_wrong_at);
+    let then = if moment.is_empty() { "" } else { "then " };
     let message =
-        format!("the pools that share `{}` need {short} nodes more than is reserved{moment}", first.name.value);
-    let mut said = Diagnostic::error(codes::RESERVATION_TOO_SMALL, message).at(first.nodes.at, "");
-    for (reservation, held) in reservations.iter().zip(holds).filter(|(r, _)| r.name != first.name) {
+        format!("pool `{}` has {}{moment}, and its capacity {then}holds {room}", pool.name.value, nodes(size));
+    let written = moments.size_at(pool, now.at);
+    let mut said = Diagnostic::error(codes::POOL_WITHOUT_ROOM, message).at(written, "");
+    for source in &pool.capacity {
+        let label = match &source.value {
+            Source::Reservation(name) => {
+                let held = group.reservations.iter().zip(&now.holds).find(|(r, _)| r.name.value == *name);
+                held.map_or_else(String::new, |(reservation, held)| holds(p, reservation, *held, now.at))
+            }
+            Source::OnDemand { max } | Source::Spot { max, .. } => format!("at most {}", nodes(*max)),
+            Source::Existing { .. } => "as many as there are".into(),
+        };
+        said = said.at(source.at, label);
+    }
+    let mut choices = vec![format!("add capacity such as `- {{onDemand: {{max: {}}}}}`", size - room)];
+    if room > 0 {
+        choices.insert(0, format!("ask for {room}"));
+    }
+    if written == pool.size.at && pool.reservations().next().is_some() {
+        choices.push("write `fill: reservations` instead of `nodes`".into());
+    }
+    p.blame(Kind::NodePool, pool.name.value.as_str(), said.hint(choices.join(", or ")));
+}
+
+fn nodes(count: u32) -> String {
+    if count == 1 { "1 node".into() } else { format!("{count} nodes") }
+}
+
+/// What a reservation holds at an instant, and why it is nothing.
+fn holds(p: &Problems<'_>, reservation: &Reservation, held: u32, at: Timestamp) -> String {
+    if held > 0 {
+        return nodes(held);
+    }
+    let is_bought = |block: &Block| block.window.is_some() || block.approval.is_some();
+    match (&reservation.terms, reservation.certain_window(p.parts.kill(reservation))) {
+        (Terms::Block(block), _) if !is_bought(block) => "nothing: nobody approved to buy it".into(),
+        (_, None) => "nothing: no day is certain".into(),
+        (_, Some((from, _))) if at < from => "nothing yet".into(),
+        (Terms::Block(_), Some(_)) => {
+            format!("nothing any more: EC2 takes its nodes away {} before the end", p.parts.kill(reservation))
+        }
+        (Terms::OnDemand { .. }, Some(_)) => "nothing any more".into(),
+    }
+}
+
+fn too_small(p: &mut Problems<'_>, moments: &Moments<'_>, group: &Group<'_>, now: &Instant, short: &Shortage) {
+    let held: u32 = short.reservations.iter().map(|r| now.holds[*r]).fold(0, u32::saturating_add);
+    let needed: u32 = short.pools.iter().map(|pool| now.needs[*pool]).fold(0, u32::saturating_add);
+    let is_wrong_at = |at| group.share_out(&group.at(p, moments, at)).is_err();
+    // The instants of one pool are not those of the others: the one that changes says when.
+    let moment = short.pools.iter().map(|pool| when_not_always(p, moments, group.pools[*pool], now.at, is_wrong_at));
+    let moment = moment.max_by_key(String::len).unwrap_or_default();
+    let listed = |names: Vec<String>| names.join(" and ");
+    let reservations: Vec<&Reservation> = short.reservations.iter().map(|r| group.reservations[*r]).collect();
+    let (Some(first), pools) = (reservations.first(), short.pools.iter().map(|pool| group.pools[*pool])) else {
+        return;
+    };
+    let message = format!(
+        "pools {} need {needed} nodes{moment}, and {} {} {held}",
+        listed(pools.clone().map(|pool| format!("`{}`", pool.name.value)).collect()),
+        listed(reservations.iter().map(|r| format!("`{}`", r.name.value)).collect()),
+        if reservations.len() == 1 { "holds" } else { "hold" },
+    );
+    let mut said = Diagnostic::error(codes::RESERVATION_TOO_SMALL, message);
+    for r in &short.reservations {
+        let reservation = group.reservations[*r];
+        let held = holds(p, reservation, now.holds[*r], now.at);
         said = said.at(reservation.nodes.at, format!("`{}` holds {held}", reservation.name.value));
     }
-    for (pool, need) in pools.iter().zip(&needs).filter(|(_, need)| **need > 0) {
-        said = said.at(moments.size_at(pool, at), format!("`{}` needs {need} of them", pool.name.value));
-    }
-    p.blame(Kind::Reservation, first.name.value.as_str(), said.hint("reserve more nodes, or make the pools smaller"));
-    false
-}
-
-/// What nodes beyond the reservations cost an hour, filled in the order of the pool's capacity.
-fn hourly(p: &Problems<'_>, pool: &Pool, mut nodes: u32) -> Decimal {
-    let price = p
-        .parts
-        .hardware(&pool.instance_type)
-        .and_then(|hardware| hardware.on_demand)
-        .map_or(Decimal::ZERO, |usd| usd.0);
-    let mut cost = Decimal::ZERO;
-    for source in &pool.capacity {
-        let (max, rate) = match &source.value {
-            Source::Reservation(_) => continue,
-            Source::Existing { .. } => (u32::MAX, Decimal::ZERO),
-            Source::OnDemand { max } => (*max, price),
-            Source::Spot { max, max_price_percent } => {
-                (*max, price * Decimal::from(*max_price_percent) / Decimal::ONE_HUNDRED)
-            }
+    for index in &short.pools {
+        let (pool, need) = (group.pools[*index], now.needs[*index]);
+        let elsewhere = match now.sizes[*index] - need {
+            0 => String::new(),
+            1 => ", 1 more has room elsewhere".into(),
+            more => format!(", {more} more have room elsewhere"),
         };
-        let taken = nodes.min(max);
-        cost += rate * Decimal::from(taken);
-        nodes -= taken;
+        let label = format!("`{}` needs {need} of them{elsewhere}", pool.name.value);
+        said = said.at(moments.size_at(pool, now.at), label);
     }
-    cost
-}
-
-fn hourly_limit(p: &mut Problems<'_>, mut bill: Vec<(Timestamp, Decimal, usize)>) {
-    let paying = || {
-        p.parts.pools.values().filter_map(|pool| {
-            let source =
-                pool.capacity.iter().find(|s| matches!(s.value, Source::OnDemand { .. } | Source::Spot { .. }))?;
-            Some((pool, source.at))
-        })
+    let hint = if pools.clone().any(|pool| pool.size.value == Size::Fill) {
+        "a pool that fills takes all that its reservations hold: give it one of its own, or write `nodes`"
+    } else {
+        "reserve more nodes, make the pools smaller, or add other capacity"
     };
-    let Some(limit) = p.parts.limits.hourly_usd else {
-        if let Some((_, at)) = paying().next() {
-            let message = "on-demand or spot nodes, and no limit on what they may cost: none would be launched";
-            let mut said = Diagnostic::error(codes::HOURLY_LIMIT, message).at(at, "");
-            for (_, at) in paying().skip(1) {
-                said = said.at(at, "these too");
-            }
-            p.say(said.hint("add `limits: {hourlyUsd: …}` to the Fleet"));
-        }
-        return;
-    };
-    bill.sort();
-    let mut now: BTreeMap<usize, Decimal> = BTreeMap::new();
-    let mut total = Decimal::ZERO;
-    let mut rest = bill.into_iter().peekable();
-    while let Some((at, cost, group)) = rest.next() {
-        total += cost - now.insert(group, cost).unwrap_or_default();
-        if rest.peek().is_some_and(|(next, ..)| *next == at) || total <= limit.0 {
-            continue;
-        }
-        let moment = if at <= p.now {
-            String::new()
-        } else {
-            format!(" from {}", at.to_zoned(p.parts.time_zone.zone()).strftime("%a %Y-%m-%d %H:%M (%Q)"))
-        };
-        let message = format!(
-            "the fleet's on-demand and spot nodes cost up to ${} an hour{moment}, over the limit of ${limit}",
-            Usd(total.normalize())
-        );
-        let mut said = Diagnostic::error(codes::HOURLY_LIMIT, message).at(p.parts.limits.at, "");
-        for (pool, at) in paying() {
-            said = said.at(at, format!("pool `{}`", pool.name.value));
-        }
-        p.say(said.hint("raise `limits.hourlyUsd`, reserve more, or ask for fewer nodes"));
-        return;
-    }
+    p.blame(Kind::Reservation, first.name.value.as_str(), said.hint(hint));
 }

@@ -1,93 +1,19 @@
 //! Guarantees against what is there, at every instant of the next two weeks: every node is counted once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::tides::HORIZON;
-use crate::diag::{Diagnostic, Span, codes};
+use super::moments::{Moments, when, when_not_always};
+use crate::diag::{Diagnostic, codes};
+use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::fleet::layout::{Cut, per_node};
-use crate::fleet::pool::Pool;
+use crate::fleet::pool::{Pool, Size};
 use crate::fleet::quota::{Amount, Quota, Share, Supply};
-use crate::fleet::target::{PoolTarget, Purpose, ruling};
-use crate::fleet::tide::{Calendar, Phase, Tide};
-use crate::fleet::{Kind, Parts};
-use crate::ids::{PoolName, TideName};
-
-/// The instants at which something changes, with each tide's calendar worked out once.
-#[derive(Debug)]
-pub struct Moments<'a> {
-    parts: &'a Parts,
-    now: Timestamp,
-    calendars: BTreeMap<&'a TideName, Calendar>,
-    tides: BTreeMap<PoolName, Vec<&'a Tide>>,
-}
-
-impl<'a> Moments<'a> {
-    pub fn of(p: &Problems<'a>) -> Self {
-        let until = p.now.checked_add(HORIZON).unwrap_or(Timestamp::MAX);
-        let sound = |tide: &&Tide| p.is_sound(Kind::TideSchedule, tide.name.value.as_str());
-        let tides: BTreeMap<PoolName, Vec<&Tide>> = p
-            .parts
-            .tides_by_pool()
-            .into_iter()
-            .map(|(pool, tides)| (pool, tides.into_iter().filter(sound).collect()))
-            .collect();
-        let calendars =
-            p.parts.tides.values().filter(sound).map(|tide| (&tide.name.value, tide.calendar(p.now, until))).collect();
-        Self { parts: p.parts, now: p.now, calendars, tides }
-    }
-
-    pub fn tides(&self, pool: &Pool) -> &[&'a Tide] {
-        self.tides.get(&pool.name.value).map_or(&[], Vec::as_slice)
-    }
-
-    /// Now, every edge of the tides that rule the pool, and every edge of its reservations, however far ahead.
-    pub fn instants(&self, pool: &Pool) -> BTreeSet<Timestamp> {
-        let until = self.now.checked_add(HORIZON).unwrap_or(Timestamp::MAX);
-        let tides = self.tides(pool).iter().filter_map(|tide| self.calendars.get(&tide.name.value));
-        let edges = tides.flat_map(Calendar::edges).filter(|at| *at <= until);
-        let windows = pool.reservations().filter_map(|name| {
-            let reservation = self.parts.reservations.get(name.value)?;
-            reservation.certain_window(self.parts.kill(reservation))
-        });
-        let windows = windows.flat_map(|(from, to)| [from, to]).filter(|at| *at != Timestamp::MAX);
-        edges.chain(windows).filter(|at| *at > self.now).chain([self.now]).collect()
-    }
-
-    fn ruling(&self, pool: &Pool, at: Timestamp) -> Option<(&'a Tide, Phase)> {
-        let phase_of = |tide: &Tide| match self.calendars.get(&tide.name.value) {
-            // A block's end may lie beyond the two weeks that the calendars cover.
-            Some(calendar) if calendar.low.last().is_some_and(|(_, end)| at < *end) => calendar.phase_at(at),
-            _ => tide.phase_at(at),
-        };
-        ruling(self.tides(pool), &phase_of)
-    }
-
-    pub fn pool_at(&self, pool: &Pool, at: Timestamp) -> PoolTarget {
-        self.parts.pool_at(pool, self.ruling(pool, at), at)
-    }
-
-    /// Where the size that a pool has at an instant is written.
-    pub fn size_at(&self, pool: &Pool, at: Timestamp) -> Span {
-        let resize = self.ruling(pool, at).and_then(|(tide, phase)| {
-            matches!(phase, Phase::Low { .. })
-                .then(|| tide.resizes.iter().find(|resize| resize.pool.value == pool.name.value))
-                .flatten()
-        });
-        resize.map_or(pool.size.at, |resize| resize.nodes.at)
-    }
-}
-
-/// " at Mon 2026-11-16 20:00 (America/Los_Angeles)", or nothing for a pool that never changes.
-pub fn when(p: &Problems<'_>, moments: &Moments<'_>, pool: &Pool, at: Timestamp) -> String {
-    if moments.instants(pool).len() == 1 {
-        return String::new();
-    }
-    let zone = moments.tides(pool).first().map_or(&p.parts.time_zone, |tide| &tide.zone.value);
-    format!(" at {} ({zone})", at.to_zoned(zone.zone()).strftime("%a %Y-%m-%d %H:%M"))
-}
+use crate::fleet::target::{Part, PoolTarget, Purpose};
+use crate::fleet::tide::Phase;
+use crate::ids::{MigProfile, PoolName};
 
 pub fn check(p: &mut Problems<'_>) {
     if p.unread.headless {
@@ -122,127 +48,184 @@ pub fn check(p: &mut Problems<'_>) {
 }
 
 fn lent_too_much(p: &mut Problems<'_>, moments: &Moments<'_>, pool: &Pool) -> bool {
+    let lent_at = |at| match moments.ruling(pool, at) {
+        Some((tide, Phase::Low { .. })) => {
+            let loans: Vec<_> = tide.loans.iter().filter(|loan| loan.pool.value == pool.name.value).collect();
+            let target = moments.pool_at(pool, at);
+            let lent = loans.iter().map(|loan| loan.nodes.value).fold(0, u32::saturating_add);
+            (!target.waits(pool)).then_some((tide, loans, lent, target.nodes))
+        }
+        _ => None,
+    };
     for at in moments.instants(pool) {
-        let Some((tide, Phase::Low { .. })) = moments.ruling(pool, at) else { continue };
-        let loans: Vec<_> = tide.loans.iter().filter(|loan| loan.pool.value == pool.name.value).collect();
-        let lent: u32 = loans.iter().map(|loan| loan.nodes.value).fold(0, u32::saturating_add);
-        let nodes = moments.pool_at(pool, at).nodes;
-        if lent > nodes.saturating_sub(pool.spares.value) {
-            let spares =
-                if pool.spares.value > 0 { format!(", {} of them spares", pool.spares.value) } else { String::new() };
+        let Some((tide, loans, lent, nodes)) = lent_at(at) else { continue };
+        let most = nodes.saturating_sub(pool.spares.value);
+        if lent > most {
             let message = format!(
-                "{lent} nodes of pool `{}` are lent{}, and it has {nodes}{spares}",
+                "{lent} nodes of pool `{}` are lent{}, and it has {nodes}{}",
                 pool.name.value,
-                when(p, moments, pool, at)
+                when(p, moments, pool, at),
+                spares(pool)
             );
             let mut said = Diagnostic::error(codes::LENT_TOO_MUCH, message);
             for loan in &loans {
-                said = said.at(loan.nodes.at, "lent here");
+                said = said.at(loan.nodes.at, format!("{} to `{}`", loan.nodes.value, loan.to.value));
             }
             said = said.at(moments.size_at(pool, at), "it has these");
-            p.blame(
-                Kind::TideSchedule,
-                tide.name.value.as_str(),
-                said.hint("lend fewer nodes, or make the pool larger"),
-            );
+            let hint = if most == 0 {
+                "make the pool larger, or lend nothing".into()
+            } else {
+                format!("lend at most {most}, or make the pool larger")
+            };
+            p.blame(Kind::TideSchedule, tide.name.value.as_str(), said.hint(hint));
             return true;
         }
     }
     false
 }
 
-fn guarantees(p: &mut Problems<'_>, moments: &Moments<'_>, pool: &Pool, shares: &[(&Quota, &Share)]) {
+/// ", 2 of them spares".
+fn spares(pool: &Pool) -> String {
+    match pool.spares.value {
+        0 => String::new(),
+        1 => ", 1 of them a spare".into(),
+        more => format!(", {more} of them spares"),
+    }
+}
+
+/// What quotas are guaranteed of a pool at one instant, against what is there.
+struct Balance<'a> {
+    target: PoolTarget,
+    /// The first thing of which more is promised than is there, with how much is promised and how much is there.
+    excess: Option<(Thing, u32, u32)>,
+    /// What each is still guaranteed while it lends.
+    left: Vec<(&'a Share, &'a Quota, Amount)>,
+}
+
+fn balance<'a>(
+    p: &Problems<'a>,
+    moments: &Moments<'a>,
+    pool: &Pool,
+    shares: &[(&'a Quota, &'a Share)],
+    at: Timestamp,
+) -> Balance<'a> {
+    let each = p.parts.per_node(pool, &pool.layout.value);
+    let target = moments.pool_at(pool, at);
+    let mut promised = Supply::default();
+    let mut left = Vec::new();
+    for (quota, share) in shares {
+        let lends = |part: &Part| match &part.purpose {
+            Purpose::Lent { from, .. } | Purpose::Returning { from, .. } => *from == quota.name.value,
+            Purpose::Own | Purpose::Spare => false,
+        };
+        let given: u32 = target.parts.iter().filter(|part| lends(part)).map(|part| part.nodes).sum();
+        let rest = share.guarantee.without(&each.times(given));
+        promised.add(&rest.supply(&each));
+        left.push((*share, *quota, rest));
+    }
+    let excess = if target.waits(pool) { None } else { excess(&promised, &each.times(target.own())) };
+    Balance { target, excess, left }
+}
+
+fn guarantees<'a>(p: &mut Problems<'a>, moments: &Moments<'a>, pool: &Pool, shares: &[(&'a Quota, &'a Share)]) {
     if shares.is_empty() {
         return;
     }
-    let each = p.parts.per_node(pool, &pool.layout.value);
     let mut last = None;
     for at in moments.instants(pool) {
         let target = moments.pool_at(pool, at);
         if last.as_ref() == Some(&target) {
             continue;
         }
-        let there = each.times(target.own());
-        let mut promised = Supply::default();
-        let mut amounts: Vec<(&Share, &Quota, Amount)> = Vec::new();
-        for (quota, share) in shares {
-            let given: u32 = target
-                .parts
-                .iter()
-                .filter(|part| matches!(&part.purpose, Purpose::Lent { from, .. } | Purpose::Returning { from, .. } if *from == quota.name.value))
-                .map(|part| part.nodes)
-                .sum();
-            let left = share.guarantee.without(&each.times(given));
-            promised.add(&left.supply(&each));
-            amounts.push((share, quota, left));
-        }
-        if let Some((what, wanted, held)) = excess(&promised, &there) {
-            over_capacity(p, moments, pool, (at, &target), (&what, wanted, held), &amounts);
+        let balance = balance(p, moments, pool, shares, at);
+        if balance.excess.is_some() {
+            over_capacity(p, moments, pool, shares, (at, &balance));
             return;
         }
         last = Some(target);
     }
 }
 
-/// The first thing of which more is promised than is there.
-fn excess(promised: &Supply, there: &Supply) -> Option<(String, u32, u32)> {
-    if promised.gpus > there.gpus {
-        return Some(("GPUs".into(), promised.gpus, there.gpus));
-    }
-    let slices =
-        promised.slices.iter().map(|(profile, n)| (profile, *n, there.slices.get(profile).copied().unwrap_or(0)));
-    if let Some((profile, wanted, held)) = slices.into_iter().find(|(_, wanted, held)| wanted > held) {
-        return Some((format!("slices of {profile}"), wanted, held));
-    }
-    (promised.nodes > there.nodes).then(|| ("nodes".into(), promised.nodes, there.nodes))
+/// What quotas count.
+enum Thing {
+    Gpus,
+    Slices(MigProfile),
+    Nodes,
 }
 
-fn over_capacity(
-    p: &mut Problems<'_>,
-    moments: &Moments<'_>,
+impl Thing {
+    fn of(&self, supply: &Supply) -> u32 {
+        match self {
+            Self::Gpus => supply.gpus,
+            Self::Slices(profile) => supply.slices.get(profile).copied().unwrap_or(0),
+            Self::Nodes => supply.nodes,
+        }
+    }
+
+    fn count(&self, count: u32) -> String {
+        match self {
+            Self::Gpus => Amount::Gpus(count).to_string(),
+            Self::Slices(profile) => format!("{count} × {profile}"),
+            Self::Nodes => Amount::Nodes(count).to_string(),
+        }
+    }
+}
+
+/// The first thing of which more is promised than is there. Nodes are counted by what is in them; only those that have
+/// neither GPUs nor slices are counted themselves.
+fn excess(promised: &Supply, there: &Supply) -> Option<(Thing, u32, u32)> {
+    let slices = promised.slices.keys().map(|profile| Thing::Slices(profile.clone()));
+    let mut things = [Thing::Gpus].into_iter().chain(slices).chain([Thing::Nodes]);
+    let thing = things.find(|thing| thing.of(promised) > thing.of(there))?;
+    let (wanted, held) = (thing.of(promised), thing.of(there));
+    Some((thing, wanted, held))
+}
+
+fn over_capacity<'a>(
+    p: &mut Problems<'a>,
+    moments: &Moments<'a>,
     pool: &Pool,
-    (at, target): (Timestamp, &PoolTarget),
-    (what, wanted, held): (&str, u32, u32),
-    amounts: &[(&Share, &Quota, Amount)],
+    shares: &[(&'a Quota, &'a Share)],
+    (at, balance): (Timestamp, &Balance<'a>),
 ) {
-    let away: u32 = target
-        .parts
-        .iter()
-        .filter(|part| !matches!(part.purpose, Purpose::Own | Purpose::Spare))
-        .map(|part| part.nodes)
-        .sum();
-    let mut counted = vec![format!("{} nodes", target.nodes)];
-    if pool.spares.value > 0 {
-        counted.push(format!("{} of them spares", pool.spares.value));
-    }
-    if away > 0 {
-        counted.push(format!("{away} lent or on their way back"));
-    }
+    let Some((thing, wanted, held)) = &balance.excess else { return };
+    let each = p.parts.per_node(pool, &pool.layout.value);
+    let lent = |part: &&Part| matches!(part.purpose, Purpose::Lent { .. } | Purpose::Returning { .. });
+    let away: u32 = balance.target.parts.iter().filter(lent).map(|part| part.nodes).sum();
+    let away_text = if away > 0 { format!(", {away} lent or on their way back") } else { String::new() };
+    let always = |at| self::balance(p, moments, pool, shares, at).excess.is_some();
     let message = format!(
-        "pool `{}` holds {held} {what}{}, and {wanted} are guaranteed",
+        "pool `{}` has {} for its quotas{}, and {wanted} are guaranteed",
         pool.name.value,
-        when(p, moments, pool, at)
+        thing.count(*held),
+        when_not_always(p, moments, pool, at, always)
     );
-    let mut said = Diagnostic::error(codes::OVER_CAPACITY, message).at(moments.size_at(pool, at), counted.join(", "));
-    for (share, quota, left) in amounts {
-        let less = if *left == share.guarantee.value {
-            String::new()
-        } else {
-            format!(" of which {left} stay while it lends")
-        };
-        said = said
-            .at(share.guarantee.at, format!("`{}` is guaranteed {}{less}", quota.name.value, share.guarantee.value));
+    let with = match thing {
+        Thing::Nodes => String::new(),
+        _ => format!(" with {} each", thing.count(thing.of(&each))),
+    };
+    let counted = format!("{}{with}{}{away_text}", Amount::Nodes(balance.target.nodes), spares(pool));
+    let mut said = Diagnostic::error(codes::OVER_CAPACITY, message).at(moments.size_at(pool, at), counted);
+    for (share, quota, left) in balance.left.iter().filter(|(share, ..)| thing.of(&share.guarantee.supply(&each)) > 0) {
+        let whole = &share.guarantee.value;
+        let mut label = format!("`{}` is guaranteed {whole}", quota.name.value);
+        if let (Amount::Nodes(_), Thing::Gpus | Thing::Slices(_)) = (whole, thing) {
+            label += &format!(" ({})", thing.count(thing.of(&whole.supply(&each))));
+        }
+        if left != whole {
+            label += &format!(", of which {left} stay while it lends");
+        }
+        said = said.at(share.guarantee.at, label);
     }
-    let loans = moments
-        .tides(pool)
-        .iter()
-        .flat_map(|tide| &tide.loans)
-        .filter(|loan| away > 0 && loan.pool.value == pool.name.value);
-    for loan in loans {
-        said = said.at(loan.at, "lent here");
+    let ruling = moments.ruling(pool, at).map(|(tide, _)| tide);
+    for loan in ruling.iter().flat_map(|tide| &tide.loans).filter(|loan| loan.pool.value == pool.name.value) {
+        said = said.at(loan.nodes.at, format!("{} of `{}` to `{}`", loan.nodes.value, loan.from.value, loan.to.value));
     }
+    let fills = pool.size.value == Size::Fill && moments.size_at(pool, at) == pool.size.at;
     let hint = if away > 0 {
         "lend fewer nodes, or nodes of the quota that can spare them"
+    } else if fills {
+        "guarantee what is always there; what a reservation adds for a time can be borrowed"
     } else {
         "guarantee less, or make the pool larger"
     };
@@ -260,18 +243,23 @@ fn keep_ready(p: &mut Problems<'_>, moments: &Moments<'_>, pool: &Pool) {
     let fewest = moments.instants(pool).into_iter().map(|at| (moments.pool_at(pool, at).own(), at)).min();
     let Some((own, at)) = fewest.filter(|(own, _)| *own > 0) else { return };
     for (profile, count) in &layout.keep_ready {
-        let room = each.slices.get(profile).copied().unwrap_or(0).saturating_mul(own - 1);
+        let room = each.slices.get(&profile.value).copied().unwrap_or(0).saturating_mul(own - 1);
         if count.value > room {
             let message = format!(
-                "{} slices of {profile} are kept ready, and with one node away pool `{}` has {room}{}",
+                "{} slices of {} are kept ready, and with one node away pool `{}` has {room}{}",
                 count.value,
+                profile.value,
                 pool.name.value,
                 when(p, moments, pool, at)
             );
+            let nodes = moments.pool_at(pool, at).nodes;
+            let in_use = if own == nodes { String::new() } else { format!(", {own} of them for its own use") };
             let said = Diagnostic::error(codes::KEEP_READY, message)
                 .at(count.at, "")
-                .at(moments.size_at(pool, at), format!("{own} nodes in use"));
-            p.say(said.hint(format!("keep at most {room} ready: a node that is cut anew serves nothing")));
+                .at(moments.size_at(pool, at), format!("{nodes} nodes{in_use}"));
+            p.say(said.hint(format!(
+                "keep at most {room} ready, or make the pool larger: a node that is cut anew serves nothing"
+            )));
         }
     }
 }

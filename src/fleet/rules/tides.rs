@@ -1,25 +1,22 @@
 //! Tides on their own and against the pools, quotas and tiers that they move. Sums over time are in `sums`.
 
-use jiff::SignedDuration;
-use jiff::civil::{Date, Weekday};
+use jiff::civil::{Date, Time, Weekday};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 
-use crate::diag::{At, Diagnostic, Span, codes};
+use super::moments::around_exceptions;
+use super::reclaim;
+use crate::diag::{At, Diagnostic, codes};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
-use crate::fleet::pool::{Pool, Size};
-use crate::fleet::reservation::Terms;
-use crate::fleet::tide::{Loan, Tide, is_ambiguous};
-use crate::ids::PoolName;
+use crate::fleet::pool::{Pool, Size, Source};
+use crate::fleet::tide::{Calendar, Loan, Resize, Tide};
+use crate::fleet::updates::Window;
 use crate::units::Duration;
 
-/// Evicting pods: the grace period of a pod, and the wait before nodes are listed again.
-pub const DRAIN: Duration = Duration::minutes(2);
-/// Cutting a node's GPUs anew: mig-manager waits up to five minutes for its DaemonSets, then the plugin comes back.
-pub const RECUT: Duration = Duration::minutes(6);
-/// A new node: launch, boot, driver, join, and the first image.
-pub const NODE_START: Duration = Duration::minutes(12);
 /// How far ahead sums and overlaps are looked at.
 pub const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 14);
+pub const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// How far ahead clock changes are told: every zone that has them has the next one within it.
 const YEAR: SignedDuration = SignedDuration::from_hours(24 * 366);
 
@@ -30,14 +27,14 @@ pub fn check(p: &mut Problems<'_>) {
             lender(p, tide, loan);
             ranks(p, loan);
         }
-        if never_turns(p, tide) || hard_reclaim(p, tide) {
+        let low = low_minutes(tide);
+        if never_turns(p, tide, &low) || hard_reclaim(p, tide) {
             continue;
         }
-        windows(p, tide);
+        windows(p, tide, &low);
         clock_changes(p, tide);
-        lead(p, tide);
+        reclaim::check(p, tide);
         saves_nothing(p, tide);
-        blocks(p, tide);
     }
     overlaps(p);
 }
@@ -54,30 +51,36 @@ fn exceptions(p: &mut Problems<'_>, tide: &Tide) {
     }
 }
 
-/// The length of a window on a day without a clock change, in minutes.
-fn minutes(tide: &Tide, index: usize) -> u32 {
-    let window = &tide.windows[index];
-    let of =
-        |time: jiff::civil::Time| u32::from(time.hour().unsigned_abs()) * 60 + u32::from(time.minute().unsigned_abs());
-    let (from, to) = (of(window.from.0), of(window.to.0));
-    if to <= from { to + 1440 - from } else { to - from }
+const DAY_MINUTES: usize = 1440;
+const WEEK_MINUTES: usize = 7 * DAY_MINUTES;
+
+/// The minutes of the week, from Monday 00:00, at which a window begins.
+fn beginnings(window: &Window) -> impl Iterator<Item = usize> {
+    let days = (0..7i8).filter(|day| {
+        Weekday::from_monday_zero_offset(*day).is_ok_and(|d| window.days.iter().any(|days| days.contains(d)))
+    });
+    let start = minute(window.from.0);
+    days.map(move |day| usize::from(day.unsigned_abs()) * DAY_MINUTES + start)
 }
 
-fn never_turns(p: &mut Problems<'_>, tide: &Tide) -> bool {
-    const WEEK: usize = 7 * 1440;
-    let mut low = vec![false; WEEK];
-    for (index, window) in tide.windows.iter().enumerate() {
-        let start =
-            u32::from(window.from.0.hour().unsigned_abs()) * 60 + u32::from(window.from.0.minute().unsigned_abs());
-        for day in (0..7i8).filter(|day| {
-            Weekday::from_monday_zero_offset(*day).is_ok_and(|d| window.days.iter().any(|days| days.contains(d)))
-        }) {
-            let begin = usize::from(day.unsigned_abs()) * 1440 + start as usize;
-            for minute in begin..begin + minutes(tide, index) as usize {
-                low[minute % WEEK] = true;
-            }
+fn minute(time: Time) -> usize {
+    usize::from(time.hour().unsigned_abs()) * 60 + usize::from(time.minute().unsigned_abs())
+}
+
+/// Every minute of a week without a clock change: whether the tide is low.
+fn low_minutes(tide: &Tide) -> Vec<bool> {
+    let mut low = vec![false; WEEK_MINUTES];
+    for window in &tide.windows {
+        let (from, to) = (minute(window.from.0), minute(window.to.0));
+        let length = if to <= from { to + DAY_MINUTES - from } else { to - from };
+        for begin in beginnings(window) {
+            (begin..begin + length).for_each(|minute| low[minute % WEEK_MINUTES] = true);
         }
     }
+    low
+}
+
+fn never_turns(p: &mut Problems<'_>, tide: &Tide, low: &[bool]) -> bool {
     let endless = low.iter().all(|low| *low);
     if endless {
         let at = tide.windows.first().map_or(tide.name.at, |window| window.at);
@@ -100,21 +103,23 @@ fn hard_reclaim(p: &mut Problems<'_>, tide: &Tide) -> bool {
             tide.hard_at.value, tide.lead.value
         );
         let said =
-            Diagnostic::error(codes::HARD_RECLAIM, message).at(tide.hard_at.at, "").at(tide.lead.at, "begins here");
+            Diagnostic::error(codes::HARD_RECLAIM, message).at(tide.hard_at.at, "").at(tide.lead.at, "the gentle one");
         p.blame(Kind::TideSchedule, tide.name.value.as_str(), said.hint("make `hardAt` shorter than `lead`"));
     }
     wrong
 }
 
-fn windows(p: &mut Problems<'_>, tide: &Tide) {
-    for (index, window) in tide.windows.iter().enumerate() {
-        let length = Duration::minutes(u64::from(minutes(tide, index)));
-        // Windows that touch are one, so a short one may be the end of a long one.
-        let touches = tide
-            .windows
-            .iter()
-            .any(|other| other.at != window.at && (other.to == window.from || other.from == window.to));
-        if length <= tide.lead.value && !touches {
+/// Windows that touch or overlap are one, so a short one may be a part of a long one.
+fn windows(p: &mut Problems<'_>, tide: &Tide, low: &[bool]) {
+    let is_low = |minute: usize| low[minute % WEEK_MINUTES];
+    let lasts = |begin: usize| {
+        let before = (1..).take_while(|back| is_low(begin + WEEK_MINUTES - back)).count();
+        before + (0..).take_while(|ahead| is_low(begin + ahead)).count()
+    };
+    for window in &tide.windows {
+        let Some(shortest) = beginnings(window).map(lasts).min() else { continue };
+        let length = Duration::minutes(u64::try_from(shortest).unwrap_or(u64::MAX));
+        if length <= tide.lead.value {
             let message = format!("the window lasts {length}, and reclaim begins {} before its end", tide.lead.value);
             let said = Diagnostic::error(codes::WINDOW_TOO_SHORT, message)
                 .at(window.at, "")
@@ -144,19 +149,17 @@ fn clock_changes(p: &mut Problems<'_>, tide: &Tide) {
             let begins = |date: Date| window.days.iter().any(|days| days.contains(date.weekday()));
             let crosses = window.to.0 <= window.from.0;
             let ends = if crosses { date.yesterday().is_ok_and(begins) } else { begins(*date) };
-            let start = begins(*date) && is_ambiguous(&zone, *date, window.from.0);
-            let end = ends && is_ambiguous(&zone, *date, window.to.0);
-            start.then_some((date, window.from, "begins")).or(end.then_some((date, window.to, "ends")))
+            let start = begins(*date).then(|| Odd::of(&zone, *date, window.from.0)).flatten();
+            let end = ends.then(|| Odd::of(&zone, *date, window.to.0)).flatten();
+            let start = start.map(|odd| (date, window.from, "begins", odd));
+            let edge = start.or(end.map(|odd| (date, window.to, "ends", odd)));
+            edge.filter(|(date, time, ..)| tide.turns_around(**date, time.0))
         });
-        if let Some((date, time, verb)) = falls {
-            let gap = matches!(
-                zone.to_ambiguous_timestamp(date.to_datetime(time.0)).offset(),
-                jiff::tz::AmbiguousOffset::Gap { .. }
-            );
-            let (what, then) = match (gap, verb) {
-                (true, _) => ("does not exist", "at the moment of the skip"),
-                (false, "begins") => ("comes twice", "the second time"),
-                (false, _) => ("comes twice", "the first time"),
+        if let Some((date, time, verb, odd)) = falls {
+            let (what, then) = match (odd, verb) {
+                (Odd::Skipped, _) => ("does not exist", "at the moment of the skip"),
+                (Odd::Twice, "begins") => ("comes twice", "the second time"),
+                (Odd::Twice, _) => ("comes twice", "the first time"),
             };
             let message = format!("on {date} the clock changes in {}, and {time} {what}", tide.zone.value);
             p.say(
@@ -164,6 +167,29 @@ fn clock_changes(p: &mut Problems<'_>, tide: &Tide) {
                     .at(window.at, format!("it then {verb} {then}"))
                     .hint("nothing to do if that is fine; else move the edge by an hour"),
             );
+        }
+    }
+}
+
+/// A time of day that does not name one moment of a date.
+enum Odd {
+    Skipped,
+    Twice,
+}
+
+impl Odd {
+    fn of(zone: &TimeZone, date: Date, time: Time) -> Option<Self> {
+        let wall = date.to_datetime(time);
+        match zone.to_ambiguous_timestamp(wall).offset() {
+            AmbiguousOffset::Unambiguous { .. } => None,
+            AmbiguousOffset::Fold { .. } => Some(Self::Twice),
+            // The first time that is skipped is the moment of the skip itself: nothing moves.
+            AmbiguousOffset::Gap { before, .. } => {
+                let at = before.to_timestamp(wall).ok()?;
+                let just_before = at.checked_sub(SignedDuration::from_secs(1)).ok()?;
+                let skip = zone.following(just_before).next().is_some_and(|change| change.timestamp() == at);
+                (!skip).then_some(Self::Skipped)
+            }
         }
     }
 }
@@ -178,13 +204,25 @@ fn lender(p: &mut Problems<'_>, tide: &Tide, loan: &At<Loan>) {
         return;
     }
     let Some(quota) = p.parts.quotas.get(&loan.from.value) else { return };
-    if quota.share(&loan.pool.value).is_none() {
-        let message = format!("`{}` has no share of pool `{}` to lend", loan.from.value, loan.pool.value);
-        let said = Diagnostic::error(codes::LENDER_WITHOUT_SHARE, message)
-            .at(loan.from.at, "")
-            .at(quota.name.at, "its shares");
-        p.blame(Kind::TideSchedule, owner, said.hint("name the quota whose nodes these are, or give it a share"));
-    }
+    let (message, at, label) = match quota.share(&loan.pool.value) {
+        None => {
+            let shares: Vec<&str> = quota.shares.iter().map(|share| share.pool.value.as_str()).collect();
+            let label = match shares.as_slice() {
+                [] => "has no shares".into(),
+                some => format!("has a share of {}", some.join(", ")),
+            };
+            let message = format!("`{}` has no share of pool `{}` to lend", loan.from.value, loan.pool.value);
+            (message, quota.name.at, label)
+        }
+        Some(share) if share.guarantee.is_nothing() => {
+            let message = format!("`{}` is guaranteed nothing of pool `{}`", loan.from.value, loan.pool.value);
+            (message, share.guarantee.at, "nothing to lend".into())
+        }
+        Some(_) => return,
+    };
+    let said = Diagnostic::error(codes::LENDER_WITHOUT_SHARE, message).at(loan.from.at, "").at(at, label);
+    let hint = format!("name the quota whose nodes these are, or give `{}` a guarantee", loan.from.value);
+    p.blame(Kind::TideSchedule, owner, said.hint(hint));
 }
 
 /// Reclaim evicts what was lent, and nothing is evicted for work of a lower tier.
@@ -211,118 +249,62 @@ fn ranks(p: &mut Problems<'_>, loan: &At<Loan>) {
     }
 }
 
-/// Reclaim takes as long as the slowest of what it moves; the hard one still has to evict and to cut.
-fn lead(p: &mut Problems<'_>, tide: &Tide) {
-    let mut gentle: Vec<(Duration, &str, Option<Span>)> = Vec::new();
-    let mut hard = Duration::default();
-    let parts = p.parts;
-    if !tide.loans.is_empty() {
-        let deadlines =
-            tide.loans.iter().filter_map(|loan| parts.quotas.get(&loan.to.value)).flat_map(|quota| &quota.tiers);
-        let checkpoint = deadlines
-            .filter_map(|tier| parts.tiers.get(&tier.value)?.checkpoint.as_ref())
-            .max_by_key(|checkpoint| checkpoint.deadline);
-        if let Some(checkpoint) = checkpoint {
-            gentle.push((checkpoint.deadline, "to save the work", Some(checkpoint.at)));
-        }
-        gentle.push((DRAIN, "to drain", None));
-        hard = DRAIN;
-        let recut = tide.loans.iter().find(|loan| {
-            let own = parts.pools.get(&loan.pool.value).map(|pool| &pool.layout.value);
-            loan.layout.as_ref().is_some_and(|layout| Some(&layout.value) != own)
-        });
-        if let Some(loan) = recut {
-            gentle.push((RECUT, "to cut the GPUs back", loan.layout.as_ref().map(|layout| layout.at)));
-            hard = hard.plus(RECUT);
-        }
-    }
-    let regrows = tide.resizes.iter().find(|resize| {
-        parts
-            .pools
-            .get(&resize.pool.value)
-            .is_some_and(|pool| matches!(pool.size.value, Size::Nodes(nodes) if nodes > resize.nodes.value))
-    });
-    if let Some(resize) = regrows {
-        gentle.push((NODE_START, "to start nodes again", Some(resize.at)));
-    }
-    let needed = gentle.iter().fold(Duration::default(), |sum, (part, ..)| sum.plus(*part));
-    let sum = gentle.iter().map(|(part, what, _)| format!("{part} {what}")).collect::<Vec<_>>().join(", ");
-    let owner = tide.name.value.as_str();
-    if tide.lead.value < needed {
-        let mut said = Diagnostic::error(
-            codes::LEAD_TOO_SHORT,
-            format!("reclaim begins {} before the end, and takes {needed}", tide.lead.value),
-        )
-        .at(tide.lead.at, "");
-        for (part, what, at) in &gentle {
-            if let Some(at) = at {
-                said = said.at(*at, format!("{part} {what}"));
-            }
-        }
-        p.blame(Kind::TideSchedule, owner, said.hint(format!("write `lead: {needed}` or more: {sum}")));
-    } else if tide.hard_at.value < hard {
-        let message = format!("the hard reclaim begins {} before the end, and still takes {hard}", tide.hard_at.value);
-        let said = Diagnostic::error(codes::LEAD_TOO_SHORT, message).at(tide.hard_at.at, "");
-        p.blame(
-            Kind::TideSchedule,
-            owner,
-            said.hint(format!("write `hardAt: {hard}` or more: pods have to end, and GPUs to be cut")),
-        );
-    }
-}
-
-fn prepaid(pool: &Pool) -> bool {
-    !pool.costs_by_the_hour()
+/// Nodes of a pool that are paid for whether they are used or not.
+fn prepaid(p: &Problems<'_>, pool: &Pool) -> u32 {
+    let nodes = |source: &At<Source>| match &source.value {
+        Source::Reservation(name) => p.parts.reservations.get(name).map_or(0, |reservation| reservation.nodes.value),
+        Source::Existing { .. } => u32::MAX,
+        Source::OnDemand { .. } | Source::Spot { .. } => 0,
+    };
+    pool.capacity.iter().map(nodes).fold(0, u32::saturating_add)
 }
 
 fn saves_nothing(p: &mut Problems<'_>, tide: &Tide) {
     for resize in &tide.resizes {
         let Some(pool) = p.parts.pools.get(&resize.pool.value) else { continue };
-        if let Size::Nodes(nodes) = pool.size.value
-            && resize.nodes.value < nodes
-            && prepaid(pool)
-        {
+        let prepaid = prepaid(p, pool);
+        let nodes = match pool.size.value {
+            Size::Nodes(nodes) => nodes,
+            Size::Fill => prepaid,
+        };
+        if resize.nodes.value >= prepaid.min(nodes) || is_taken_over(p, tide, resize, pool) {
+            continue;
+        }
+        let (message, hint) = if nodes <= prepaid {
             let message = format!(
                 "pool `{}` is paid for whether it is used or not: a smaller one saves nothing",
-                resize.pool.value
+                pool.name.value
             );
-            let said = Diagnostic::warning(codes::SAVES_NOTHING, message).at(resize.at, "");
-            let said = pool.capacity.first().map_or(said.clone(), |source| said.at(source.at, "paid for"));
-            p.say(said.hint("lend the nodes instead"));
+            (message, "lend the nodes instead".into())
+        } else {
+            let message = format!(
+                "{prepaid} nodes of pool `{}` are paid for whether they are used or not: below that a smaller one \
+                 saves nothing",
+                pool.name.value
+            );
+            (message, format!("write `nodes: {prepaid}`, and lend the others"))
+        };
+        let mut said = Diagnostic::warning(codes::SAVES_NOTHING, message).at(resize.nodes.at, "");
+        let paid = |source: &&At<Source>| matches!(source.value, Source::Reservation(_) | Source::Existing { .. });
+        if let Some(source) = pool.capacity.iter().find(paid) {
+            said = said.at(source.at, "paid for");
         }
+        p.say(said.hint(hint));
     }
 }
 
-/// A Capacity Block must not end while its pool is lent or resized.
-fn blocks(p: &mut Problems<'_>, tide: &Tide) {
-    let mut pools: Vec<(&PoolName, Span)> = tide.loans.iter().map(|loan| (&loan.pool.value, loan.at)).collect();
-    pools.extend(tide.resizes.iter().map(|resize| (&resize.pool.value, resize.at)));
-    for (name, promised) in pools {
-        let Some(pool) = p.parts.pools.get(name) else { continue };
-        for reservation in pool.reservations().filter_map(|name| p.parts.reservations.get(*name)) {
-            let Terms::Block(block) = &reservation.terms else { continue };
-            let kill = p.parts.kill(reservation);
-            let Some((_, end)) = reservation.certain_window(kill).filter(|(_, end)| *end > p.now) else { continue };
-            let low = tide.calendar(end, end).low.into_iter().find(|(start, due)| *start < end && end < *due);
-            if let Some((start, due)) = low {
-                let show =
-                    |at: jiff::Timestamp| at.to_zoned(tide.zone.zone()).strftime("%a %Y-%m-%d %H:%M").to_string();
-                let message = format!(
-                    "EC2 begins to take the nodes of block `{}` away at {} ({}), inside the low tide from {} to {}",
-                    reservation.name.value,
-                    show(end),
-                    tide.zone.value,
-                    show(start),
-                    show(due)
-                );
-                let at = block.window.as_ref().map_or(block.duration.at, |window| window.at);
-                let said = Diagnostic::error(codes::BLOCK_ENDS_INSIDE, message)
-                    .at(promised, "promised here")
-                    .at(at, "ends here");
-                p.say(said.hint("make the date an exception with `tide: high`, or take the block out of this pool"));
-            }
-        }
-    }
+/// Whether another pool of the same capacity grows while this one is smaller.
+fn is_taken_over(p: &Problems<'_>, tide: &Tide, resize: &Resize, pool: &Pool) -> bool {
+    let same = |a: &Source, b: &Source| match (a, b) {
+        (Source::Reservation(a), Source::Reservation(b)) => a == b,
+        (Source::Existing { .. }, Source::Existing { .. }) => true,
+        _ => false,
+    };
+    tide.resizes.iter().filter(|other| other.pool.value != resize.pool.value).any(|other| {
+        let Some(taker) = p.parts.pools.get(&other.pool.value) else { return false };
+        matches!(taker.size.value, Size::Nodes(nodes) if nodes < other.nodes.value)
+            && taker.capacity.iter().any(|a| pool.capacity.iter().any(|b| same(&a.value, &b.value)))
+    })
 }
 
 fn overlaps(p: &mut Problems<'_>) {
@@ -331,27 +313,44 @@ fn overlaps(p: &mut Problems<'_>) {
     for (pool, tides) in by_pool.iter().filter(|(_, tides)| tides.len() > 1) {
         for (index, second) in tides.iter().enumerate() {
             for first in tides[..index].iter().filter(|first| first.precedence.value == second.precedence.value) {
-                let (a, b) = (first.calendar(p.now, until), second.calendar(p.now, until));
-                let both = a.low.iter().find_map(|(from, to)| {
-                    let other = b.low.iter().find(|(start, end)| start < to && from < end)?;
-                    Some((*from).max(other.0))
-                });
-                if let Some(at) = both {
-                    let when = at.to_zoned(second.zone.zone()).strftime("%a %Y-%m-%d %H:%M").to_string();
-                    let message = format!(
-                        "`{}` and `{}` are both low at {when} ({}), and both rule pool `{pool}`",
-                        first.name.value, second.name.value, second.zone.value
-                    );
-                    let said = Diagnostic::error(codes::TIDES_OVERLAP, message)
-                        .at(second.name.at, "")
-                        .at(first.name.at, "and this one");
-                    p.blame(
-                        Kind::TideSchedule,
-                        second.name.value.as_str(),
-                        said.hint("give the one that should decide a higher `precedence`"),
-                    );
-                }
+                let Some(at) = both_low(first, second, (p.now, until)) else { continue };
+                let when = at.to_zoned(second.zone.zone()).strftime("%a %Y-%m-%d %H:%M").to_string();
+                let message = format!(
+                    "`{}` and `{}` are both low at {when} ({}), and both rule pool `{pool}`",
+                    first.name.value, second.name.value, second.zone.value
+                );
+                let said = Diagnostic::error(codes::TIDES_OVERLAP, message)
+                    .at(second.name.at, "")
+                    .at(first.name.at, "and this one");
+                p.blame(
+                    Kind::TideSchedule,
+                    second.name.value.as_str(),
+                    said.hint("give the one that should decide a higher `precedence`"),
+                );
             }
         }
     }
+}
+
+/// The first instant at which two tides are low at once: in the time given, or around an exception of either.
+fn both_low(first: &Tide, second: &Tide, (from, to): (Timestamp, Timestamp)) -> Option<Timestamp> {
+    let meet = |a: &Calendar, b: &Calendar| {
+        let meeting = |(start, end): &(Timestamp, Timestamp)| {
+            let other = b.low.iter().find(|(from, to)| from < end && start < to)?;
+            Some((*start).max(other.0)).filter(|_| *end > from && other.1 > from)
+        };
+        a.low.iter().find_map(meeting)
+    };
+    let span = |calendar: &Calendar| Some((calendar.low.first()?.0, calendar.low.last()?.1));
+    let soon = meet(&first.calendar(from, to), &second.calendar(from, to));
+    let beside = |one: &Tide, other: &Tide| {
+        around_exceptions(one)
+            .iter()
+            .filter_map(|a| {
+                let (start, end) = span(a)?;
+                meet(a, &other.calendar(start, end))
+            })
+            .min()
+    };
+    soon.or_else(|| beside(first, second).into_iter().chain(beside(second, first)).min())
 }
