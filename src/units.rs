@@ -63,6 +63,8 @@ fn malformed<T>(text: impl Into<String>) -> Result<T, Malformed> {
 /// Decimals are kept to 15 significant digits, because that is what survives every JSON reader between here and a
 /// Kubernetes API server.
 const DIGITS: usize = 15;
+/// Writers of JSON and YAML write smaller numbers with an exponent, and not all readers agree on those.
+const SMALLEST: Decimal = Decimal::from_parts(1, 0, 0, false, 4);
 
 fn decimal(text: &str) -> Result<Decimal, Malformed> {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
@@ -72,7 +74,11 @@ fn decimal(text: &str) -> Result<Decimal, Malformed> {
     if !text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'-') {
         return malformed("a plain decimal number such as 1200 or 38.10");
     }
-    Decimal::from_str(text).or_else(|_| malformed("a plain decimal number such as 1200 or 38.10"))
+    let value = Decimal::from_str(text).or_else(|_| malformed("a plain decimal number such as 1200 or 38.10"))?;
+    if !value.is_zero() && value.abs() < SMALLEST {
+        return malformed(format!("zero, or a number of at least {SMALLEST}"));
+    }
+    Ok(value)
 }
 
 impl FromStr for Usd {
@@ -127,6 +133,10 @@ impl FromStr for Duration {
     fn from_str(text: &str) -> Result<Self, Malformed> {
         let bad = || Malformed("a length of time such as 90s, 45m, 2h, 7d or 1h30m".into());
         let (mut total, mut number, mut smallest) = (0u64, None::<u64>, u64::MAX);
+        // Longer only with zeros in front.
+        if text.len() > 32 {
+            return Err(bad());
+        }
         for c in text.chars() {
             if let Some(digit) = c.to_digit(10) {
                 let so_far = number.unwrap_or(0).checked_mul(10).ok_or_else(bad)?;
@@ -179,7 +189,10 @@ impl FromStr for TimeOfDay {
         if hour.len() != 2 || minute.len() != 2 {
             return Err(bad());
         }
-        let part = |s: &str| s.parse::<i8>().map_err(|_| bad());
+        let part = |s: &str| match s.bytes().all(|b| b.is_ascii_digit()) {
+            true => s.parse::<i8>().map_err(|_| bad()),
+            false => Err(bad()),
+        };
         Time::new(part(hour)?, part(minute)?, 0, 0).map(Self).map_err(|_| bad())
     }
 }
@@ -236,7 +249,8 @@ impl fmt::Display for Days {
 impl FromStr for Percent {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        let number = text.strip_suffix('%').and_then(|n| n.parse::<u8>().ok()).filter(|n| (1..=100).contains(n));
+        let number = text.strip_suffix('%').filter(|n| n.starts_with(|c: char| ('1'..='9').contains(&c)));
+        let number = number.and_then(|n| n.parse::<u8>().ok()).filter(|n| (1..=100).contains(n));
         number.map(Self).ok_or_else(|| Malformed("a percentage from \"1%\" to \"100%\"".into()))
     }
 }
@@ -293,11 +307,17 @@ impl fmt::Display for ZoneName {
 impl FromStr for Day {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        if text.len() != 10 {
+        if !is_date(text) {
             return malformed("a date of the calendar such as 2026-11-27");
         }
         text.parse().map(Self).or_else(|_| malformed("a date of the calendar such as 2026-11-27"))
     }
+}
+
+/// Four digits, two, two. The parser of dates takes more spellings than one.
+fn is_date(text: &str) -> bool {
+    text.len() == 10
+        && text.bytes().enumerate().all(|(at, b)| if matches!(at, 4 | 7) { b == b'-' } else { b.is_ascii_digit() })
 }
 
 impl fmt::Display for Day {
@@ -309,7 +329,15 @@ impl fmt::Display for Day {
 impl FromStr for Instant {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        text.parse().map(Self).or_else(|_| malformed("an instant with its offset, such as 2026-06-20T00:00Z"))
+        let bytes = text.as_bytes();
+        // A date, a time with minutes, and an offset; no longer than any such instant.
+        let looks = text.is_char_boundary(10)
+            && is_date(&text[..10])
+            && matches!(bytes.get(10), Some(b'T' | b't' | b' '))
+            && bytes.get(13) == Some(&b':')
+            && text.len() <= 64;
+        let instant = looks.then(|| text.parse().ok()).flatten();
+        instant.map(Self).ok_or_else(|| Malformed("an instant with its offset, such as 2026-06-20T00:00Z".into()))
     }
 }
 
@@ -407,6 +435,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<Usd>(&json).expect("a fee"), fee);
         assert!("1234567890.1234567".parse::<Usd>().is_err(), "more digits than JSON keeps");
         assert!("1e3".parse::<Usd>().is_err() && "-1".parse::<Usd>().is_err());
+        let small: Usd = "0.0001".parse().expect("a small fee");
+        assert_eq!(serde_json::to_string(&small).expect("a number"), "0.0001");
+        assert!("0.00001".parse::<Usd>().is_err(), "written as 1e-5");
     }
 
     #[test]

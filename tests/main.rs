@@ -4,6 +4,7 @@
 
 mod cli;
 mod examples;
+mod fleets;
 mod fuzz_corpus;
 mod properties;
 mod right;

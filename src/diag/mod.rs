@@ -14,6 +14,9 @@ pub use codes::Code;
 
 use crate::ids::Revision;
 
+/// Stands in front of some files and is no part of their text: editors do not show it, and no column counts it.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// One file as it was read.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
@@ -88,6 +91,7 @@ impl Sources {
     pub fn line_column(&self, span: Span) -> (usize, usize) {
         let text = &self.file(span.file).text;
         let before = &text[..text.floor_char_boundary(span.start as usize)];
+        let before = before.strip_prefix(BYTE_ORDER_MARK).unwrap_or(before);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         (before.bytes().filter(|b| *b == b'\n').count() + 1, before[line_start..].chars().count() + 1)
     }
@@ -183,13 +187,14 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let allowed = (word.chars().count().max(3) / 3).min(4);
     known
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| {
-            *distance <= allowed
-                || (word.len() >= 4 && candidate.len() >= 4 && {
-                    let c = candidate.to_lowercase();
-                    c.starts_with(&lower) || lower.starts_with(&c)
-                })
+        .filter_map(|candidate| {
+            let other = candidate.to_lowercase();
+            let extends =
+                word.len() >= 4 && other.len() >= 4 && (other.starts_with(&lower) || lower.starts_with(&other));
+            // Words of very different length are never near, and the search would take time and memory for both.
+            let apart = lower.chars().count().abs_diff(other.chars().count());
+            let distance = if apart <= allowed { strsim::damerau_levenshtein(&lower, &other) } else { apart };
+            (distance <= allowed || extends).then_some((distance, candidate))
         })
         .min()
         .map(|(_, candidate)| candidate)

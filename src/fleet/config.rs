@@ -46,7 +46,7 @@ pub struct AwsCloud {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Eks {
     /// The cluster's name in EKS.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 100))]
     pub cluster_name: String,
 }
 
@@ -67,7 +67,7 @@ pub enum Kubernetes {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubeconfig {
     /// The context's name. It is always named, so that the current context of a shell never decides what is changed.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1024))]
     pub context: String,
 }
 
@@ -76,7 +76,7 @@ pub struct Kubeconfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Frozen {
     /// Shown in every plan and status.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1024))]
     pub reason: String,
 }
 

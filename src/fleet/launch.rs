@@ -47,7 +47,7 @@ pub struct Launch {
     /// The security groups, by their tags.
     pub security_groups: Tagged,
     /// The name of the instance profile.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 128))]
     pub role: String,
     /// Network interfaces for the Elastic Fabric Adapter. `auto`: as many as the instance type has.
     #[serde(default)]
@@ -58,6 +58,7 @@ pub struct Launch {
     pub placement_group: String,
     /// EBS volumes. Absent: what the image brings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
     pub volumes: Vec<Volume>,
 }
 
@@ -111,7 +112,7 @@ pub enum Bootstrap {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UserData {
     /// A file beside this one.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1024))]
     pub file: String,
 }
 
@@ -121,9 +122,11 @@ pub struct UserData {
 pub struct Subnets {
     /// The tags that a subnet must carry.
     #[schemars(extend("minProperties" = 1))]
+    #[schemars(extend("x-tidewright-key-format" = "tagKey", "x-tidewright-value-format" = "tagValue"))]
     pub tags: BTreeMap<String, String>,
     /// Only subnets in these zones. Absent: all that carry the tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
     pub zones: Vec<Zone>,
 }
 
@@ -133,6 +136,7 @@ pub struct Subnets {
 pub struct Tagged {
     /// The tags that a thing must carry.
     #[schemars(extend("minProperties" = 1))]
+    #[schemars(extend("x-tidewright-key-format" = "tagKey", "x-tidewright-value-format" = "tagValue"))]
     pub tags: BTreeMap<String, String>,
 }
 

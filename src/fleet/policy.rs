@@ -56,7 +56,7 @@ pub struct Rule {
     #[serde(default)]
     pub r#for: Duration,
     /// What to do: the first step, then the next one each time it happens again within a week.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 8))]
     pub then: Vec<Remedy>,
 }
 
@@ -65,7 +65,7 @@ pub struct Rule {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Symptom {
     /// Any of these Xid codes of the NVIDIA driver.
-    Xid(#[schemars(length(min = 1))] Vec<u32>),
+    Xid(#[schemars(length(min = 1, max = 100))] Vec<u32>),
     /// A condition of the node.
     Condition(Condition),
     /// A node that holds up the others.

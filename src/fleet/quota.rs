@@ -58,7 +58,9 @@ pub enum Amount {
     /// Whole nodes.
     Nodes(#[schemars(range(max = 100_000))] u32),
     /// MIG slices by profile.
-    Slices(#[schemars(extend("x-tidewright-key-format" = "migProfile"))] BTreeMap<MigProfile, u32>),
+    Slices(
+        #[schemars(extend("x-tidewright-key-format" = "migProfile", "maxProperties" = 32))] BTreeMap<MigProfile, u32>,
+    ),
 }
 
 /// What some nodes hold, in every unit at once. A node without GPUs counts as a node.

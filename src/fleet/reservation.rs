@@ -148,7 +148,7 @@ pub enum Approval {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Offering {
     /// The offering's id.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 64))]
     pub id: String,
     /// The fee, in US dollars, upfront.
     pub fee_usd: Usd,

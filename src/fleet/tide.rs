@@ -261,7 +261,7 @@ fn subtract<T: Ord + Copy>(low: Vec<(T, T)>, high: &[(T, T)]) -> Vec<(T, T)> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Guard {
     /// A query that gives one number.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 4096))]
     pub prometheus: String,
     /// Nothing is lent while the number is at or above this.
     pub below: Ratio,

@@ -8,6 +8,10 @@ use crate::units::{Days, Duration, TimeOfDay};
 /// How running nodes move to a new version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.when) || self.when != 'drain' || !has(self.maxUnavailable) || self.maxUnavailable > 0",
+     "message": "TW415: `when: drain` with `maxUnavailable: 0` never moves a node"}
+]))]
 pub struct Updates {
     /// `idle`: as nodes fall free, gangs are never touched. `drain`: within the budget and the windows.
     #[serde(default)]
@@ -24,6 +28,7 @@ pub struct Updates {
     pub canary: Option<Canary>,
     /// When nodes may be drained for an update, in the fleet's time zone. Absent: at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
     pub windows: Vec<Window>,
 }
 
@@ -78,7 +83,7 @@ pub struct Canary {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Window {
     /// The weekdays on which it begins: `Sat`, `Mon-Fri`.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 7))]
     pub days: Vec<Days>,
     /// When it begins, such as `"20:00"`.
     pub from: TimeOfDay,

@@ -13,6 +13,10 @@ use crate::units::{Usd, ZoneName};
 /// one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.hardware) || self.hardware.all(h, self.hardware.exists_one(i, i.name == h.name))",
+     "message": "TW207: a shape is listed twice"}
+]))]
 pub struct FleetSpec {
     /// The time zone of update windows, and of tides that name none of their own.
     pub time_zone: ZoneName,
@@ -23,6 +27,7 @@ pub struct FleetSpec {
     /// Directories with documents shared by several fleets (tiers, layouts, policies), relative to this file. They
     /// must be inside the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 1024)))]
     pub include: Vec<String>,
     /// The one switch that stops everything: while it is set, no effect is carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +41,7 @@ pub struct FleetSpec {
     pub prices: BTreeMap<InstanceType, PriceOverride>,
     /// Node shapes that the catalogue does not know: own hardware, CPU types, new instance types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200))]
     pub hardware: Vec<HardwareSpec>,
     /// The network that the nodes hang on, coarse to fine. Absent: nothing is known about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,6 +59,9 @@ pub struct PriceOverride {
 /// A node shape that the catalogue does not know.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.gpu) == (has(self.gpus) && self.gpus > 0)", "message": "TW307: `gpu` and `gpus` go together"}
+]))]
 pub struct HardwareSpec {
     /// The name that `instanceType` uses.
     pub name: InstanceType,
@@ -75,6 +84,13 @@ pub struct HardwareSpec {
 /// The network that the nodes hang on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.declared) || self.levels.all(l, has(l.nodeLabel))",
+     "message": "TW309: a level needs `nodeLabel`, or the fabric is declared in a file"},
+    {"rule": "self.levels.all(l, !has(l.nodeLabel) || self.levels.exists_one(m, has(m.nodeLabel) && m.nodeLabel == l.nodeLabel))",
+     "message": "TW309: two levels read one label"},
+    {"rule": "self.levels.all(l, self.levels.exists_one(m, m.name == l.name))", "message": "TW207: a level is listed twice"}
+]))]
 pub struct FabricSpec {
     /// The levels, coarse to fine.
     #[schemars(length(min = 1, max = 16))]
@@ -102,6 +118,6 @@ pub struct FabricLevel {
 pub struct DeclaredFabric {
     /// A CSV file beside this one. Its head is `node` and the names of the levels; each line is a node and its path
     /// from the top.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1024))]
     pub file: String,
 }

@@ -20,8 +20,11 @@ use crate::units::{Day, Days, Duration, Instant, Malformed, Percent, Ratio, Time
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     pub name: &'static str,
-    /// A regular expression of ECMA 262 that also RE2 reads. Looser than `check` where a pattern cannot say it.
+    /// A regular expression of ECMA 262 that also RE2 reads. Looser than `check` where a pattern cannot say it, never
+    /// stricter.
     pub pattern: &'static str,
+    /// The longest word in characters, for an API server that works out what a rule over it may cost; 0 for numbers.
+    pub longest: usize,
     pub check: fn(&str) -> Result<(), Malformed>,
 }
 
@@ -30,37 +33,46 @@ pub fn format(name: &str) -> Option<&'static Format> {
 }
 
 const FORMATS: &[Format] = &[
-    Format { name: "name", pattern: "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", check: name },
-    Format { name: "subdomain", pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$", check: subdomain },
-    Format { name: "cohort", pattern: "^[a-z0-9]([-a-z0-9/]{0,251}[a-z0-9])?$", check: cohort },
-    Format {
-        name: "labelKey",
-        pattern: "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
-        check: label_key,
-    },
-    Format { name: "labelValue", pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$", check: label_value },
-    Format { name: "instanceType", pattern: "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$", check: instance_type },
-    Format { name: "gpuModel", pattern: "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$", check: instance_type },
-    Format { name: "migProfile", pattern: "^[1-9]g\\.[1-9][0-9]{0,3}gb([+-][a-z.]{1,16})?$", check: mig_profile },
-    Format { name: "zone", pattern: "^[a-z]{2}(-[a-z]+)+-[0-9](-[a-z0-9]+)*[a-z]?$", check: zone },
-    Format { name: "region", pattern: "^[a-z]{2}(-[a-z]+)+-[0-9]$", check: region },
-    Format { name: "accountId", pattern: "^[0-9]{12}$", check: account_id },
-    Format { name: "url", pattern: "^https?://[^ ]+$", check: url },
-    Format { name: "reservationId", pattern: "^cr-[0-9a-f]{8,17}$", check: reservation_id },
-    Format { name: "imageId", pattern: "^ami-[0-9a-f]{8,17}$", check: image_id },
-    Format { name: "ssmName", pattern: "^/[-A-Za-z0-9_./]{1,1010}$", check: ssm_name },
-    Format { name: "conditionType", pattern: "^[A-Za-z]([-A-Za-z0-9_./]{0,314}[A-Za-z0-9])?$", check: condition_type },
-    Format { name: "duration", pattern: "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$", check: parses::<Duration> },
-    Format { name: "timeOfDay", pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$", check: parses::<TimeOfDay> },
-    Format { name: "days", pattern: DAYS, check: parses::<Days> },
-    Format { name: "percent", pattern: "^([1-9][0-9]?|100)%$", check: parses::<Percent> },
-    Format { name: "timeZone", pattern: "^[A-Z][-+A-Za-z0-9_]*(/[-+A-Za-z0-9_]+)*$", check: parses::<ZoneName> },
-    Format { name: "date", pattern: "^[0-9]{4}-[0-9]{2}-[0-9]{2}$", check: parses::<Day> },
-    Format { name: "instant", pattern: INSTANT, check: parses::<Instant> },
-    Format { name: "end", pattern: END, check: parses::<End> },
-    Format { name: "usd", pattern: "", check: parses::<Usd> },
-    Format { name: "ratio", pattern: "", check: parses::<Ratio> },
+    text("name", 63, "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", name),
+    text("subdomain", 253, "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$", subdomain),
+    text("cohort", 253, "^[a-z0-9]([-a-z0-9/]{0,251}[a-z0-9])?$", cohort),
+    text("labelKey", 317, LABEL_KEY, label_key),
+    text("labelValue", 63, "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$", label_value),
+    text("instanceType", 63, "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$", instance_type),
+    text("gpuModel", 63, "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$", instance_type),
+    text("migProfile", 26, "^[1-9]g\\.[1-9][0-9]{0,3}gb([+-][a-z.]{1,16})?$", mig_profile),
+    text("zone", 63, "^[a-z]{2}(-[a-z]+)+-[0-9]([a-z]|(-[a-z0-9]+)+)$", zone),
+    text("region", 63, "^[a-z]{2}(-[a-z]+)+-[0-9]$", region),
+    text("accountId", 12, "^[0-9]{12}$", account_id),
+    text("url", 2048, "^https?://[^ ]+$", url),
+    text("reservationId", 20, "^cr-[0-9a-f]{8,17}$", reservation_id),
+    text("imageId", 21, "^ami-[0-9a-f]{8,17}$", image_id),
+    text("ssmName", 1011, "^/[-A-Za-z0-9_./]{1,1010}$", ssm_name),
+    text("tagKey", 128, "^[^\\u0000]+$", tag_key),
+    text("tagValue", 256, "", tag_value),
+    text("conditionType", 316, "^[A-Za-z]([-A-Za-z0-9_./]{0,314}[A-Za-z0-9])?$", condition_type),
+    text("duration", 32, "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$", parses::<Duration>),
+    text("timeOfDay", 5, "^([01][0-9]|2[0-3]):[0-5][0-9]$", parses::<TimeOfDay>),
+    text("days", 7, DAYS, parses::<Days>),
+    text("percent", 4, "^([1-9][0-9]?|100)%$", parses::<Percent>),
+    text("timeZone", 64, "^[A-Z][-+A-Za-z0-9_]*(/[-+A-Za-z0-9_]+)*$", parses::<ZoneName>),
+    text("date", 10, "^[0-9]{4}-[0-9]{2}-[0-9]{2}$", parses::<Day>),
+    text("instant", 64, INSTANT, parses::<Instant>),
+    text("end", 64, END, parses::<End>),
+    Format { name: "usd", pattern: "", longest: 0, check: parses::<Usd> },
+    Format { name: "ratio", pattern: "", longest: 0, check: parses::<Ratio> },
 ];
+
+const fn text(
+    name: &'static str,
+    longest: usize,
+    pattern: &'static str,
+    check: fn(&str) -> Result<(), Malformed>,
+) -> Format {
+    Format { name, pattern, longest, check }
+}
+
+const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 
 const DAYS: &str = "^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))?$";
 const INSTANT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}.*$";
@@ -144,25 +156,29 @@ fn mig_profile(text: &str) -> Result<(), Malformed> {
     expect(fine, "a MIG profile such as 1g.10gb or 1g.10gb+me")
 }
 
+/// The part up to the number, such as `us-west-2`, and what stands behind it.
+fn place(text: &str) -> Option<&str> {
+    let number = text.find(|c: char| c.is_ascii_digit())?;
+    let mut words = text[..number].strip_suffix('-')?.split('-');
+    let letters = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase());
+    let fine = words.next().is_some_and(|first| first.len() == 2 && letters(first))
+        && words.clone().next().is_some()
+        && words.all(letters);
+    (fine && text.len() <= 63).then(|| &text[number + 1..])
+}
+
 fn region(text: &str) -> Result<(), Malformed> {
-    let parts: Vec<&str> = text.split('-').collect();
-    let letters = |s: &&str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_lowercase());
-    let fine = parts.len() >= 3
-        && parts[0].len() == 2
-        && parts[..parts.len() - 1].iter().all(letters)
-        && parts[parts.len() - 1].len() == 1
-        && parts[parts.len() - 1].bytes().all(|b| b.is_ascii_digit());
-    expect(fine, "a region such as us-west-2")
+    expect(place(text) == Some(""), "a region such as us-west-2")
 }
 
 fn zone(text: &str) -> Result<(), Malformed> {
-    let fine = text.len() <= 63
-        && text.bytes().next().is_some_and(|b| b.is_ascii_lowercase())
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        && text.matches('-').count() >= 2
-        && text.bytes().last().is_some_and(|b| b.is_ascii_lowercase())
-        && text.bytes().any(|b| b.is_ascii_digit())
-        && !text.contains("--");
+    let fine = place(text).is_some_and(|rest| match rest.strip_prefix('-') {
+        // A local zone, such as us-west-2-lax-1a.
+        Some(rest) => rest
+            .split('-')
+            .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())),
+        None => rest.len() == 1 && rest.bytes().all(|b| b.is_ascii_lowercase()),
+    });
     expect(fine, "an availability zone such as us-west-2a")
 }
 
@@ -172,7 +188,8 @@ fn account_id(text: &str) -> Result<(), Malformed> {
 
 fn url(text: &str) -> Result<(), Malformed> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    expect(rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(' ')), "a URL such as http://127.0.0.1:5000")
+    let fine = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains([' ', '\n', '\r'])) && text.len() <= 2048;
+    expect(fine, "a URL such as http://127.0.0.1:5000")
 }
 
 fn hex_id(text: &str, prefix: &str) -> bool {
@@ -195,6 +212,14 @@ fn ssm_name(text: &str) -> Result<(), Malformed> {
         text.starts_with('/') && (2..=1011).contains(&text.len()) && text.bytes().all(letters),
         "the name of an SSM parameter, beginning with `/`",
     )
+}
+
+fn tag_key(text: &str) -> Result<(), Malformed> {
+    expect((1..=128).contains(&text.chars().count()), "a tag's key of 1 to 128 characters")
+}
+
+fn tag_value(text: &str) -> Result<(), Malformed> {
+    expect(text.chars().count() <= 256, "a tag's value of at most 256 characters")
 }
 
 fn condition_type(text: &str) -> Result<(), Malformed> {
@@ -294,7 +319,7 @@ mod tests {
             &["1g.10gb", "1g.5gb+me", "1g.24gb+me.all", "1g.24gb-me"],
             &["1g", "0g.5gb", "1g.05gb", "1g.5GB"],
         );
-        check("zone", &["us-west-2a", "us-west-2-lax-1a"], &["us-west-2", "west", "US-west-2a"]);
+        check("zone", &["us-west-2a", "us-west-2-lax-1a"], &["us-west-2", "west", "US-west-2a", "us-2a", "us-west-2-"]);
         check("region", &["us-west-2", "ap-southeast-4", "us-gov-west-1"], &["us-west-2a", "us", "us-west"]);
         check("accountId", &["123456789012"], &["12345678901", "12345678901a"]);
         check("cohort", &["research", "research/vision"], &["", "/a", "a/", "a//b", "A"]);

@@ -3,7 +3,7 @@
 //! What is here is only translation and the rules about documents as such (one Fleet, no name twice); every other rule
 //! is in `fleet`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -28,17 +28,15 @@ use crate::units::ZoneName;
 pub fn lower(all: &[Manifest], sources: &Sources, now: Timestamp) -> (Option<Fleet>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     let all = in_order(all, sources);
-    let unique = unique(&all, &mut found);
+    let (unique, broken) = unique(&all, &mut found);
     let (fleets, others): (Vec<_>, Vec<_>) = unique.iter().partition(|manifest| manifest.kind == Some(Kind::Fleet));
     let mut unread = Unread { blind: all.iter().any(|m| m.kind.is_none() || m.name.is_none()), ..Unread::default() };
-    for manifest in &unique {
-        if let (Some(kind), Some(name), None) = (manifest.kind, &manifest.name, &manifest.body) {
-            unread.broken.insert(ObjectRef { kind, name: name.clone() });
-        }
-    }
+    unread.broken = broken;
     one_fleet(&fleets, &unread, all.first().copied(), &mut found);
-    let mut parts = match fleets.first() {
-        Some(manifest @ Manifest { body: Some(Body { spec: Spec::Fleet(spec), .. }), .. }) => {
+    let sound = |manifest: &&&Manifest| !object(manifest).is_some_and(|object| unread.broken.contains(&object));
+    // Of two Fleets nobody knows which is meant.
+    let mut parts = match fleets.as_slice() {
+        [manifest @ Manifest { body: Some(Body { spec: Spec::Fleet(spec), .. }), .. }] => {
             lower_head(manifest, spec, sources, &mut found)
         }
         _ => {
@@ -46,10 +44,10 @@ pub fn lower(all: &[Manifest], sources: &Sources, now: Timestamp) -> (Option<Fle
             nameless(all.first().copied())
         }
     };
-    for manifest in unique.iter().filter(|manifest| manifest.body.is_some()) {
+    for manifest in unique.iter().filter(sound) {
         origin(manifest, &mut parts);
     }
-    for manifest in others {
+    for manifest in others.into_iter().filter(sound) {
         if let Some(Body { spec, .. }) = &manifest.body {
             lower_one(manifest, spec, sources, &mut parts, &mut found);
         }
@@ -67,11 +65,19 @@ fn in_order<'a>(all: &'a [Manifest], sources: &Sources) -> Vec<&'a Manifest> {
     all
 }
 
-fn unique<'a>(all: &[&'a Manifest], found: &mut Vec<Diagnostic>) -> Vec<&'a Manifest> {
+fn object(manifest: &Manifest) -> Option<ObjectRef> {
+    Some(ObjectRef { kind: manifest.kind?, name: manifest.name.clone()? })
+}
+
+/// One manifest for each object, and the objects that cannot be used: their document is wrong, or there are two.
+fn unique<'a>(all: &[&'a Manifest], found: &mut Vec<Diagnostic>) -> (Vec<&'a Manifest>, BTreeSet<ObjectRef>) {
     let mut first: BTreeMap<(Kind, &str), &Manifest> = BTreeMap::new();
-    let mut unique = Vec::new();
+    let (mut unique, mut broken) = (Vec::new(), BTreeSet::new());
     for manifest in all {
         let (Some(kind), Some(name)) = (manifest.kind, &manifest.name) else { continue };
+        if manifest.body.is_none() {
+            broken.extend(object(manifest));
+        }
         // A second Fleet is one too many whatever its name is.
         if kind == Kind::Fleet {
             unique.push(*manifest);
@@ -82,12 +88,14 @@ fn unique<'a>(all: &[&'a Manifest], found: &mut Vec<Diagnostic>) -> Vec<&'a Mani
                     .at(earlier.name_at(), "the first")
                     .hint("rename one of them, or remove it"),
             );
+            // Which of the two is meant nobody knows, so neither is held against the others.
+            broken.extend(object(manifest));
         } else {
             first.insert((kind, name), manifest);
             unique.push(*manifest);
         }
     }
-    unique
+    (unique, broken)
 }
 
 fn one_fleet(fleets: &[&&Manifest], unread: &Unread, any: Option<&Manifest>, found: &mut Vec<Diagnostic>) {

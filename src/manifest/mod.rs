@@ -12,6 +12,7 @@ pub mod layout;
 pub mod lower;
 pub mod parse;
 pub mod pool;
+pub mod print;
 pub mod quota;
 pub mod reservation;
 pub mod scheduler;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use lower::lower;
 pub use parse::{parse, parse_file};
+pub use print::print;
 
 use crate::diag::Span;
 
@@ -88,7 +90,8 @@ impl Metadata {
 }
 
 /// What a document describes.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
 pub enum Spec {
     Fleet(Box<fleet::FleetSpec>),
     Reservation(reservation::ReservationSpec),
@@ -99,6 +102,22 @@ pub enum Spec {
     TideSchedule(Box<tide::TideScheduleSpec>),
     SchedulerProfile(scheduler::SchedulerProfileSpec),
     HealthPolicy(health::HealthPolicySpec),
+}
+
+impl Spec {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Fleet(_) => Kind::Fleet,
+            Self::Reservation(_) => Kind::Reservation,
+            Self::NodePool(_) => Kind::NodePool,
+            Self::GpuLayout(_) => Kind::GpuLayout,
+            Self::PreemptionTier(_) => Kind::PreemptionTier,
+            Self::Quota(_) => Kind::Quota,
+            Self::TideSchedule(_) => Kind::TideSchedule,
+            Self::SchedulerProfile(_) => Kind::SchedulerProfile,
+            Self::HealthPolicy(_) => Kind::HealthPolicy,
+        }
+    }
 }
 
 pub use crate::fleet::Kind;

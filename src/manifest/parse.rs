@@ -3,15 +3,13 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use super::formats;
 use super::shape::shape;
-use super::tree::{self, Node, Value};
+use super::tree::{self, MAX_MISTAKES, Node, Value};
 use super::walk::walk;
 use super::words::{shorten, what};
 use super::{API_VERSION, Body, GROUP, Kind, Manifest, Spec};
 use crate::diag::{Diagnostic, Sources, Span, codes, nearest};
-
-/// More mistakes than this in one file are not the work of a person; it bounds the memory for any bytes.
-const MAX_MISTAKES: usize = 1_000;
 
 /// Parses all files. A document that is wrong gives a manifest without a body, so that what names it is not reported
 /// too; one that has no name or kind to read gives a manifest without those.
@@ -31,29 +29,26 @@ pub fn parse_file(sources: &Sources, file: u32, manifests: &mut Vec<Manifest>, d
     }
     let (documents, mut found) = tree::documents(file, &source.text);
     let mut empty = found.is_empty();
-    let mut broken: Vec<Span> = found.iter().filter_map(Diagnostic::span).collect();
-    broken.sort();
     for document in documents {
-        if found.len() > MAX_MISTAKES {
-            found.push(
-                Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_MISTAKES} mistakes in one file"))
-                    .at(Span { end: document.span.start + 1, ..document.span }, "from here on it was not looked at")
-                    .hint("mend the ones above first; is this a fleet's file?"),
-            );
-            manifests.push(unreadable(document.span));
-            break;
-        }
+        let span = document.span;
         match document.root {
-            None => manifests.push(unreadable(document.span)),
+            None => manifests.push(unreadable(span)),
             // A document of comments only is no document.
-            Some(Node { value: Value::Scalar { text, plain: true }, .. }) if text.is_empty() => continue,
-            Some(root) => {
-                let first = broken.partition_point(|span| span.start < root.span.start);
-                let hurt = broken.get(first).is_some_and(|span| span.start <= root.span.end);
-                manifests.extend(read(root, hurt, &mut found));
-            }
+            Some(root) if root.is_absent() && !document.hurt => continue,
+            Some(root) if root.is_absent() => manifests.push(unreadable(span)),
+            Some(root) => manifests.extend(read(root, document.hurt, &mut found)),
         }
         empty = false;
+        if found.len() > MAX_MISTAKES {
+            found.truncate(MAX_MISTAKES + 1);
+            found.push(
+                Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_MISTAKES} mistakes in one file"))
+                    .at(Span { start: span.end, ..span }, "what is behind this was not looked at")
+                    .hint("mend the ones above first; is this a fleet's file?"),
+            );
+            manifests.push(unreadable(span));
+            break;
+        }
     }
     if empty {
         let start = Span { file, start: 0, end: 0 };
@@ -86,7 +81,7 @@ enum Head {
 fn read(root: Node, hurt: bool, found: &mut Vec<Diagnostic>) -> Option<Manifest> {
     let before = found.len();
     let head = head(&root, found);
-    let name = root.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Node::as_str).map(String::from);
+    let name = name(&root);
     let kind = match head {
         Head::Known(kind) => kind,
         Head::Meant(kind) => return Some(Manifest { tree: root, kind: Some(kind), name, body: None }),
@@ -110,12 +105,18 @@ fn read(root: Node, hurt: bool, found: &mut Vec<Diagnostic>) -> Option<Manifest>
     Some(Manifest { tree: root, kind: Some(kind), name, body })
 }
 
-/// The first key of a mapping, the first character of a list, the beginning of a text.
+/// The object's name, if it has one. A name that is written wrongly may stand for any.
+fn name(root: &Node) -> Option<String> {
+    let text = root.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Node::as_str)?;
+    formats::format("name").is_some_and(|format| (format.check)(text).is_ok()).then(|| text.into())
+}
+
+/// The first key of a mapping, a short text, else where it begins.
 fn start(root: &Node) -> Span {
     match &root.value {
         Value::Map(entries) => entries.first().map_or(root.span, |first| first.key_span),
-        Value::Scalar { .. } => Span { end: root.span.end.min(root.span.start + 40), ..root.span },
-        _ => Span { end: root.span.start + 1, ..root.span },
+        Value::Scalar { .. } if root.span.end - root.span.start <= 40 => root.span,
+        _ => Span { end: root.span.start, ..root.span },
     }
 }
 

@@ -12,7 +12,16 @@ use crate::ids::{PoolName, TierName};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "has(self.cohort) || !has(self.shares) || self.shares.all(s, !has(s.borrow) && !has(s.lend))",
-     "message": "TW503: borrowing and lending need a cohort"}
+     "message": "TW503: borrowing and lending need a cohort"},
+    {"rule": "self.tiers.all(t, self.tiers.exists_one(u, u == t))", "message": "TW207: a tier is listed twice"},
+    {"rule": "!has(self.shares) || self.shares.all(s, self.shares.exists_one(t, t.pool == s.pool))",
+     "message": "TW207: a pool is listed twice"},
+    {"rule": "self.namespaces.all(n, self.namespaces.exists_one(m, m.name == n.name && m.localQueue == n.localQueue))",
+     "message": "TW207: a namespace is listed twice with one LocalQueue"},
+    {"rule": "!has(self.total) || !has(self.total.gpus) || !has(self.shares) || self.shares.filter(s, has(s.guarantee.gpus)).map(s, s.guarantee.gpus).sum() <= self.total.gpus",
+     "message": "TW509: `total` is below what is guaranteed"},
+    {"rule": "!has(self.total) || !has(self.total.nodes) || !has(self.shares) || self.shares.filter(s, has(s.guarantee.nodes)).map(s, s.guarantee.nodes).sum() <= self.total.nodes",
+     "message": "TW509: `total` is below what is guaranteed"}
 ]))]
 pub struct QuotaSpec {
     /// The ClusterQueue to adopt or to create. Absent: the object's name.
@@ -20,14 +29,14 @@ pub struct QuotaSpec {
     #[schemars(extend("x-tidewright-format" = "subdomain"))]
     pub cluster_queue: Option<String>,
     /// The namespaces whose work counts here.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 200))]
     pub namespaces: Vec<NamespaceSpec>,
     /// The group that borrows and lends among itself. Cohorts may nest: `research/vision`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "cohort"))]
     pub cohort: Option<String>,
     /// The tiers that its work may ask for, enforced at admission. The first is the default.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 50))]
     pub tiers: Vec<TierName>,
     /// Its share of each pool, because a queue counts for each pool apart. A pool that is not named is not used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,7 +82,13 @@ fn default_queue() -> String {
     {"rule": "!has(self.lend) || !has(self.lend.gpus) || !has(self.guarantee.gpus) || self.lend.gpus <= self.guarantee.gpus",
      "message": "TW502: a queue lends at most what it is guaranteed"},
     {"rule": "!has(self.lend) || !has(self.lend.nodes) || !has(self.guarantee.nodes) || self.lend.nodes <= self.guarantee.nodes",
-     "message": "TW502: a queue lends at most what it is guaranteed"}
+     "message": "TW502: a queue lends at most what it is guaranteed"},
+    {"rule": "!has(self.lend) || !has(self.lend.slices) || !has(self.guarantee.slices) || self.lend.slices.all(p, self.lend.slices[p] <= (p in self.guarantee.slices ? self.guarantee.slices[p] : 0))",
+     "message": "TW502: a queue lends at most what it is guaranteed"},
+    {"rule": "!has(self.lend) || (has(self.lend.gpus) == has(self.guarantee.gpus) && has(self.lend.nodes) == has(self.guarantee.nodes))",
+     "message": "TW505: a share is counted in one unit"},
+    {"rule": "!has(self.borrow) || (has(self.borrow.gpus) == has(self.guarantee.gpus) && has(self.borrow.nodes) == has(self.guarantee.nodes))",
+     "message": "TW505: a share is counted in one unit"}
 ]))]
 pub struct Share {
     /// The pool.

@@ -15,7 +15,9 @@ use crate::units::{Duration, Usd};
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "!has(self.onDemand) || has(self.zone)", "message": "TW104: an on-demand reservation needs `zone`"},
     {"rule": "!has(self.capacityBlock) || self.nodes <= 64",
-     "message": "TW408: one Capacity Block holds at most 64 nodes"}
+     "message": "TW408: one Capacity Block holds at most 64 nodes"},
+    {"rule": "!has(self.capacityBlock) || !has(self.capacityBlock.window) || has(self.id)",
+     "message": "TW408: a block with a `window` needs its `id`"}
 ]))]
 pub struct ReservationSpec {
     /// The id of a reservation that exists, to adopt it. Absent: it is created.
@@ -61,6 +63,14 @@ pub struct OnDemandReservation {
 /// A Capacity Block: bought once, paid upfront, never cancelled. It needs an approval.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.startBetween) != has(self.window)",
+     "message": "TW408: a block has `startBetween`, or a `window` once it is bought"},
+    {"rule": "!has(self.approval) || !has(self.approval.offering) || self.approval.offering.feeUsd <= self.maxUpfrontUsd",
+     "message": "TW408: the offering costs more than `maxUpfrontUsd` allows"},
+    {"rule": "!has(self.approval) || !has(self.approval.mandate) || self.approval.mandate.upToUsd <= self.maxUpfrontUsd",
+     "message": "TW408: the mandate goes beyond what `maxUpfrontUsd` allows"}
+]))]
 pub struct CapacityBlock {
     /// How long it lasts: whole days up to 14, then whole weeks up to 182 days.
     pub duration: Duration,

@@ -9,6 +9,9 @@ use crate::ids::{LevelName, PoolName};
 /// How pods meet nodes: packed or spread, gangs, topology. A pool has one scheduler, because two on one node race.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "self.pools.all(p, self.pools.exists_one(q, q == p))", "message": "TW207: a pool is listed twice"}
+]))]
 pub struct SchedulerProfileSpec {
     /// `pack` fills nodes one after the other, `spread` fills them alike.
     pub score: Score,
@@ -19,7 +22,7 @@ pub struct SchedulerProfileSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
     /// The pools it schedules.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 200))]
     pub pools: Vec<PoolName>,
 }
 

@@ -10,6 +10,7 @@ use schemars::transform::Transform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value as Json, json};
 
+use super::tree::MAX_KEYS;
 use super::{API_VERSION, GROUP, Kind, Metadata, VERSION, formats};
 use super::{fleet, health, layout, pool, quota, reservation, scheduler, tide, tier};
 
@@ -69,8 +70,8 @@ pub fn editor_any() -> Json {
                 "description": "What the document describes.",
                 "enum": Kind::ALL.map(Kind::name),
             },
-            "metadata": {"type": "object"},
-            "spec": {"type": "object"},
+            "metadata": {"type": "object", "description": "What is said about the document itself: its name above all."},
+            "spec": {"type": "object", "description": "What it describes. Its fields depend on the kind."},
         },
         "required": ["apiVersion", "kind", "metadata", "spec"],
         "allOf": kinds.collect::<Vec<_>>(),
@@ -95,10 +96,7 @@ pub fn crd(kind: Kind) -> Json {
             },
         },
         "required": ["spec"],
-        // Names of pools become label values, and those hold 63 characters.
-        "x-kubernetes-validations": [
-            {"rule": "self.metadata.name.size() <= 63", "message": "TW107: a name has at most 63 characters"},
-        ],
+        "x-kubernetes-validations": name_rules(kind),
     })
     .try_into()
     .expect("an object is a schema");
@@ -135,6 +133,30 @@ pub fn crd(kind: Kind) -> Json {
             }],
         },
     })
+}
+
+/// Of an object's metadata a rule sees the name and nothing else.
+fn name_rules(kind: Kind) -> Vec<Json> {
+    let rule = |rule: &str, message: &str| json!({"rule": rule, "message": message});
+    // Names of pools become label values, and those hold 63 characters.
+    let mut rules = vec![rule(
+        "self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
+        "TW107: a name has at most 63 characters and no dot",
+    )];
+    match kind {
+        Kind::GpuLayout => rules.push(rule("self.metadata.name != 'whole'", "TW206: `whole` is built in")),
+        Kind::PreemptionTier => rules.push(rule(
+            "!self.metadata.name.startsWith('system-')",
+            "TW206: Kubernetes keeps names that begin with `system-` for itself",
+        )),
+        Kind::NodePool => rules.push(rule(
+            "!has(self.spec.placement) || !has(self.spec.placement.apartFrom) || \
+             !(self.metadata.name in self.spec.placement.apartFrom)",
+            "TW203: a pool cannot be apart from itself",
+        )),
+        _ => {}
+    }
+    rules
 }
 
 fn with_head(mut schema: Json) -> Json {
@@ -248,34 +270,40 @@ enum Reader {
     ApiServer,
 }
 
+/// What JSON Schema can say of a format. The length repeats what the pattern says, for an API server that works out
+/// what a rule over the word may cost.
+fn bounds(format: &formats::Format) -> Map<String, Json> {
+    let mut bounds = Map::new();
+    if format.name == "usd" {
+        bounds.insert("minimum".into(), 0.into());
+    }
+    if format.longest > 0 {
+        bounds.insert("maxLength".into(), format.longest.into());
+    }
+    if !format.pattern.is_empty() {
+        bounds.insert("pattern".into(), format.pattern.into());
+    }
+    bounds
+}
+
 /// Turns our marks into what JSON Schema can say for this reader, and removes them.
 fn publish(schema: &mut Json, reader: Reader) {
     let Some(object) = schema.as_object_mut() else { return };
-    let pattern = |mark: Option<Json>| {
-        let format = mark.as_ref().and_then(Json::as_str).and_then(formats::format)?;
-        (!format.pattern.is_empty()).then_some(format.pattern)
-    };
-    let mark = object.remove("x-tidewright-format");
-    if mark.as_ref().is_some_and(|mark| mark == "usd") {
-        object.insert("minimum".into(), 0.into());
-    }
-    if mark.as_ref().is_some_and(|mark| mark == "name") {
-        // Says what the pattern says, for an API server that works out what a rule over names may cost.
-        object.insert("maxLength".into(), 63.into());
-    }
-    if let Some(pattern) = pattern(mark) {
-        object.insert("pattern".into(), pattern.into());
+    let format = |mark: Option<Json>| mark.as_ref().and_then(Json::as_str).and_then(formats::format);
+    if let Some(format) = format(object.remove("x-tidewright-format")) {
+        object.append(&mut bounds(format));
     }
     let (keys, values) = (object.remove("x-tidewright-key-format"), object.remove("x-tidewright-value-format"));
-    if let Some(pattern) = pattern(keys)
+    if let Some(format) = format(keys)
         && reader == Reader::Editor
     {
-        object.insert("propertyNames".into(), json!({"pattern": pattern}));
+        object.insert("propertyNames".into(), Json::Object(bounds(format)));
     }
-    if let (Some(pattern), Some(inner)) =
-        (pattern(values), object.get_mut("additionalProperties").and_then(Json::as_object_mut))
-    {
-        inner.insert("pattern".into(), pattern.into());
+    if let Some(inner) = object.get_mut("additionalProperties").and_then(Json::as_object_mut) {
+        if let Some(values) = values {
+            inner.insert("x-tidewright-format".into(), values);
+        }
+        object.entry("maxProperties").or_insert(MAX_KEYS.into());
     }
     if let Some(Json::Array(groups)) = object.remove("x-tidewright-one-of") {
         let fields = object.get("properties").and_then(Json::as_object).map_or(0, Map::len);

@@ -44,6 +44,7 @@ pub struct Object {
     /// Groups of fields of which exactly one is written.
     pub exactly_one: Vec<Vec<String>>,
     pub min: u64,
+    pub max: u64,
 }
 
 #[derive(Debug)]
@@ -99,6 +100,7 @@ fn compile(schema: &Json) -> Shape {
                 key_format: format("x-tidewright-key-format"),
                 exactly_one: groups.into_iter().flatten().map(names).collect(),
                 min: schema["minProperties"].as_u64().unwrap_or(0),
+                max: schema["maxProperties"].as_u64().unwrap_or(u64::MAX),
             })
         }
         Some("array") => Shape::List {

@@ -11,6 +11,14 @@ use crate::units::{Duration, ZoneName};
 /// Ride the daily tide: lend nodes off-peak, and have them back before the peak.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.exceptions) || self.exceptions.all(e, self.exceptions.exists_one(f, f.date == e.date))",
+     "message": "TW608: a date is an exception twice"},
+    {"rule": "!has(self.lend) || self.lend.all(l, self.lend.exists_one(m, m.pool == l.pool && m.from == l.from && m.to == l.to))",
+     "message": "TW207: a loan is listed twice"},
+    {"rule": "!has(self.resize) || self.resize.all(r, self.resize.exists_one(s, s.pool == r.pool))",
+     "message": "TW207: a pool is listed twice"}
+]))]
 pub struct TideScheduleSpec {
     /// The time zone of its windows. Absent: the fleet's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,16 +26,19 @@ pub struct TideScheduleSpec {
     /// When the tide is low. Windows may cross midnight; those that touch or overlap are one. A time that the clock
     /// skips means the moment of the skip; a time that comes twice means the second for a beginning and the first for
     /// an end, so that lending is never longer than written.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 50))]
     pub low_tide: Vec<Window>,
     /// Dates on which the tide is high or low all day, midnight to midnight, whatever the windows say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 400))]
     pub exceptions: Vec<Exception>,
     /// Nodes that change hands while the tide is low.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub lend: Vec<Lend>,
     /// Pools that have another size while the tide is low.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub resize: Vec<Resize>,
     /// Tonight's traffic: nothing is lent while it is high or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,8 @@
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError, StructureStyle};
 
 use super::syntax;
-use crate::diag::{Diagnostic, Span, codes};
+use super::words::shorten;
+use crate::diag::{BYTE_ORDER_MARK, Diagnostic, Span, codes};
 
 /// A larger file is not written by a person. It bounds the memory for any bytes at some tens of MiB.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
@@ -17,6 +18,9 @@ pub const MAX_DOCUMENTS: usize = 2_000;
 pub const MAX_DEPTH: usize = 32;
 /// More keys than any mapping of the language has; it keeps the search for duplicates short.
 pub const MAX_KEYS: usize = 500;
+/// More mistakes in one file are not the work of a person: what comes behind them is not told. It bounds the memory
+/// for any bytes.
+pub const MAX_MISTAKES: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -74,6 +78,11 @@ impl Node {
         matches!(&**text, "" | "~" | "null" | "Null" | "NULL")
     }
 
+    /// Nothing is written where a value could be: behind a `---`, or behind a key.
+    pub fn is_absent(&self) -> bool {
+        self.span.start == self.span.end && matches!(self.value, Value::Scalar { plain: true, .. })
+    }
+
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar { text, .. } => Some(text),
@@ -87,17 +96,19 @@ impl Node {
 pub struct Document {
     pub span: Span,
     pub root: Option<Node>,
+    /// Something of it was refused, and that has been reported.
+    pub hurt: bool,
 }
 
 /// Reads all documents of one file. After a syntax error it goes on with the next document.
 pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     // A byte order mark is not part of the text; positions still count it.
-    let base = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    let mut reader = Reader { file, base, text, diagnostics: Vec::new(), swallowed: None };
+    let base = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
+    let mut reader = Reader { file, base, text, diagnostics: Vec::new(), unsaid: 0, swallowed: None };
     if text.len() > MAX_FILE_BYTES {
-        reader.diagnostics.push(too_large(Span { file, start: 0, end: 0 }));
-        return (vec![Document { span: Span { file, start: 0, end: 0 }, root: None }], reader.diagnostics);
+        reader.say(too_large(Span { file, start: 0, end: 0 }));
+        return (vec![unread(Span { file, start: 0, end: 0 })], reader.diagnostics);
     }
     let mut parser = Parser::new_from_str_with_options(
         &text[base..],
@@ -113,19 +124,21 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
         match parser.next_event() {
             None | Some(Ok((Event::StreamEnd, _))) => break,
             Some(Ok((Event::DocumentStart(..), span))) => {
+                let at = reader.span(span);
                 if found.len() >= MAX_DOCUMENTS {
-                    let at = reader.span(span);
-                    reader.diagnostics.push(
+                    reader.say(
                         Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_DOCUMENTS} documents in one file"))
                             .at(at, "the first one too many")
                             .hint("split it into several files"),
                     );
+                    found.push(unread(at));
                     break;
                 }
-                let at = reader.span(span);
+                let before = reader.said();
                 let (root, failed) = reader.document(&mut parser);
-                found.push(Document { span: root.as_ref().map_or(at, |root| root.span), root });
-                found.extend(reader.swallowed.take().map(|span| Document { span, root: None }));
+                let hurt = reader.said() > before;
+                found.push(Document { span: root.as_ref().map_or(at, |root| root.span), root, hurt });
+                found.extend(reader.swallowed.take().map(unread));
                 if let Some((error, opened)) = failed {
                     reader.syntax(&error, opened);
                     if !parser.proceed_next_document().unwrap_or(false) {
@@ -135,9 +148,9 @@ pub fn documents(file: u32, text: &str) -> (Vec<Document>, Vec<Diagnostic>) {
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                found.push(Document { span: reader.span_at(&error), root: None });
+                found.push(unread(reader.span_at(&error)));
                 reader.syntax(&error, None);
-                if !parser.proceed_next_document().unwrap_or(false) {
+                if found.len() > MAX_DOCUMENTS || !parser.proceed_next_document().unwrap_or(false) {
                     break;
                 }
             }
@@ -152,11 +165,18 @@ pub fn too_large(at: Span) -> Diagnostic {
         .hint("split it into several files")
 }
 
+/// Stands for documents of which nothing is known.
+fn unread(span: Span) -> Document {
+    Document { span, root: None, hurt: true }
+}
+
 struct Reader<'a> {
     file: u32,
     base: usize,
     text: &'a str,
     diagnostics: Vec<Diagnostic>,
+    /// How many more there were to say than are kept.
+    unsaid: usize,
     /// Where a second document begins that nothing separates from the first.
     swallowed: Option<Span>,
 }
@@ -286,9 +306,13 @@ impl Reader<'_> {
         let span = node.span;
         let name = match node.value {
             Value::Scalar { text, .. } => text,
-            Value::Broken => "".into(),
+            Value::Broken => {
+                *skip = true;
+                "".into()
+            }
             Value::List(_) | Value::Map(_) => {
-                self.diagnostics.push(
+                *skip = true;
+                self.say(
                     Diagnostic::error(codes::WRONG_TYPE, "a key is a word, not a list or a mapping")
                         .at(span, "this is used as a key")
                         .hint("write `word: value`; a value with braces or brackets in it needs quotes"),
@@ -296,14 +320,14 @@ impl Reader<'_> {
                 "".into()
             }
         };
-        if &*name == "<<" {
+        if *skip {
+            // Its value goes with it.
+        } else if &*name == "<<" && plain {
             self.refuse(span, "merge keys are not part of the language", "write the fields out");
-            *skip = true;
-        } else if name.is_empty() {
             *skip = true;
         } else if entries.len() >= MAX_KEYS {
             if entries.len() == MAX_KEYS {
-                self.diagnostics.push(
+                self.say(
                     Diagnostic::error(codes::TOO_LARGE, format!("more than {MAX_KEYS} keys in one mapping"))
                         .at(span, "the first one too many")
                         .hint(format!("write at most {MAX_KEYS}")),
@@ -326,8 +350,8 @@ impl Reader<'_> {
                 } else {
                     "keep one of them"
                 };
-                self.diagnostics.push(
-                    Diagnostic::error(codes::DUPLICATE_KEY, format!("`{name}` is written twice"))
+                self.say(
+                    Diagnostic::error(codes::DUPLICATE_KEY, format!("`{}` is written twice", shorten(&name)))
                         .at(span, "again")
                         .at(first.key_span, "the first time")
                         .hint(hint),
@@ -341,9 +365,21 @@ impl Reader<'_> {
         *key = Some(Key { name, span, plain });
     }
 
+    fn say(&mut self, diagnostic: Diagnostic) {
+        if self.diagnostics.len() <= MAX_MISTAKES {
+            self.diagnostics.push(diagnostic);
+        } else {
+            self.unsaid += 1;
+        }
+    }
+
+    fn said(&self) -> usize {
+        self.diagnostics.len() + self.unsaid
+    }
+
     fn depth(&mut self, depth: usize, reported: bool, span: Span) -> bool {
         if depth > MAX_DEPTH && !reported {
-            self.diagnostics.push(
+            self.say(
                 Diagnostic::error(codes::TOO_LARGE, syntax::too_deep())
                     .at(Span { end: span.start + 1, ..span }, "this level is one too many")
                     .hint(syntax::DEPTH_HINT),
@@ -353,12 +389,12 @@ impl Reader<'_> {
     }
 
     fn refuse(&mut self, span: Span, message: &str, hint: &str) {
-        self.diagnostics.push(Diagnostic::error(codes::ANCHOR, message).at(span, "").hint(hint));
+        self.say(Diagnostic::error(codes::ANCHOR, message).at(span, "").hint(hint));
     }
 
     fn syntax(&mut self, error: &ScanError, opened: Option<Span>) {
         let at = self.span_at(error);
-        self.diagnostics.push(syntax::diagnostic(error.kind(), self.text, at, opened));
+        self.say(syntax::diagnostic(error.kind(), self.text, at, opened));
     }
 
     fn span(&self, span: granit_parser::Span) -> Span {

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::shape::{Field, Object, Shape};
-use super::tree::{Entry, Node, Value};
+use super::tree::{Entry, MAX_MISTAKES, Node, Value};
 use super::words::{expected, instead_of_word, list, noun, path_text, shorten, what};
 use crate::diag::{Diagnostic, Span, codes, nearest};
 
@@ -40,6 +40,7 @@ impl<'s> Walk<'s, '_> {
     fn any(&mut self, node: &Node, shape: &'s Shape) -> Json {
         match (shape, &node.value) {
             (_, Value::Broken) => Json::Null,
+            _ if self.found.len() > MAX_MISTAKES => Json::Null,
             _ if node.is_null() => {
                 let hint = format!("write {}, or remove the entry", expected(shape));
                 self.report(codes::EMPTY_VALUE, format!("{} has no value", self.here()), node.span, "").hint_last(hint);
@@ -56,7 +57,9 @@ impl<'s> Walk<'s, '_> {
                 let each = |walk: &mut Self, (index, node): (usize, &Node)| {
                     walk.below(format!("[{index}]"), |w| w.any(node, item))
                 };
-                Json::Array(items.iter().enumerate().map(|next| each(self, next)).collect())
+                // Of a list that is too long, what is too much is not looked at.
+                let most = usize::try_from(*max).unwrap_or(usize::MAX);
+                Json::Array(items.iter().take(most).enumerate().map(|next| each(self, next)).collect())
             }
             (Shape::Text { .. }, Value::Scalar { text, plain }) => self.text(node, shape, text, *plain),
             (Shape::Integer { min, max }, Value::Scalar { text, plain: true }) => self.integer(node, text, *min, *max),
@@ -90,10 +93,10 @@ impl<'s> Walk<'s, '_> {
                         self.other_readers(&entry.key, entry.key_span);
                     }
                     if entry.node.is_null() {
-                        self.below(entry.key.to_string(), |walk| walk.empty(entry, open, false, None));
+                        self.below(shorten(&entry.key), |walk| walk.empty(entry, open, false, None));
                         continue;
                     }
-                    let value = self.below(entry.key.to_string(), |walk| walk.any(&entry.node, open));
+                    let value = self.below(shorten(&entry.key), |walk| walk.any(&entry.node, open));
                     map.insert(entry.key.to_string(), value);
                 }
                 // Said where the field that it belongs to is empty.
@@ -105,6 +108,10 @@ impl<'s> Walk<'s, '_> {
         if (entries.len() as u64) < object.min && object.exactly_one.is_empty() {
             self.report(codes::OUT_OF_RANGE, format!("{} is empty", self.here()), node.span, "")
                 .hint_last("write at least one entry".into());
+        } else if entries.len() as u64 > object.max {
+            let message = format!("{} has {} entries", self.here(), entries.len());
+            self.report(codes::OUT_OF_RANGE, message, self.head(node), "")
+                .hint_last(format!("it takes at most {}", object.max));
         }
         Json::Object(map)
     }
@@ -220,7 +227,8 @@ impl<'s> Walk<'s, '_> {
     /// Warns of text without quotes that is text only here.
     fn other_readers(&mut self, text: &str, span: Span) {
         let taken = match looks(text) {
-            Looks::Null | Looks::Word => return,
+            Looks::Word => return,
+            Looks::Null => "nothing for other readers of YAML".into(),
             Looks::Bool => "a boolean for other readers of YAML".into(),
             Looks::Number | Looks::NumberForSome => "a number for other readers of YAML".into(),
             Looks::OtherForSome => match sexagesimal(text) {
@@ -403,7 +411,7 @@ pub fn looks(text: &str) -> Looks {
     if matches!(lower.as_str(), "yes" | "no" | "on" | "off" | "y" | "n") {
         return Looks::OtherForSome;
     }
-    if matches!(lower.trim_start_matches(['+', '-']), ".inf" | ".nan") {
+    if matches!(without_sign(&lower), ".inf" | ".nan") {
         return Looks::NumberForSome;
     }
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -412,7 +420,7 @@ pub fn looks(text: &str) -> Looks {
     if digits(whole) && (whole == "0" || !whole.starts_with('0')) && fraction.is_none_or(digits) {
         return Looks::Number;
     }
-    let rest = lower.trim_start_matches(['+', '-']);
+    let rest = without_sign(&lower);
     let any_digit = rest.bytes().any(|b| b.is_ascii_digit());
     let radix = |prefix: &str, digit: fn(char) -> bool| {
         rest.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| digit(c) || c == '_'))
@@ -429,7 +437,7 @@ pub fn looks(text: &str) -> Looks {
 /// The number that YAML 1.1 sees in `20:00`: digits to the base of 60.
 fn sexagesimal(text: &str) -> Option<i64> {
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    let mut parts = text.trim_start_matches(['+', '-']).split(':');
+    let mut parts = without_sign(text).split(':');
     let first = parts.next().filter(|first| digits(first) && !first.starts_with('0'))?;
     let mut more = parts.peekable();
     more.peek()?;
@@ -439,13 +447,17 @@ fn sexagesimal(text: &str) -> Option<i64> {
     })
 }
 
+fn without_sign(text: &str) -> &str {
+    text.strip_prefix(['+', '-']).unwrap_or(text)
+}
+
 /// Digits with `_`, a point and an exponent: `1_000`, `.5`, `1e3`, `017`, `5.`.
 fn is_float(text: &str) -> bool {
     let (mantissa, exponent) = text.split_once('e').map_or((text, None), |(m, e)| (m, Some(e)));
     mantissa.bytes().all(|b| b.is_ascii_digit() || b == b'_' || b == b'.')
         && mantissa.matches('.').count() <= 1
         && exponent.is_none_or(|e| {
-            let digits = e.trim_start_matches(['+', '-']);
+            let digits = without_sign(e);
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         })
 }
@@ -466,6 +478,9 @@ mod tests {
         of(&["0", "-1", "1200", "38.10", "0.6"], Looks::Number);
         of(&["017", "0o17", "0x1F", "1_000", "1e3", ".5", "5.", ".inf", "+1", "0b1"], Looks::NumberForSome);
         of(&["no", "Yes", "ON", "20:00", "1:30:00"], Looks::OtherForSome);
-        of(&["Norway", "06:30", "1g.10gb", "2026-11-27", "45m", "10%", "Mon-Fri", "e3", ".", "-"], Looks::Word);
+        of(
+            &["Norway", "06:30", "1g.10gb", "2026-11-27", "45m", "10%", "Mon-Fri", "e3", ".", "-", "---017", "-+1"],
+            Looks::Word,
+        );
     }
 }

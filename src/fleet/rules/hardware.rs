@@ -66,18 +66,18 @@ fn shapes(p: &mut Problems<'_>) {
                 .hint("use `prices` to change what it costs, or choose another name"),
             );
         }
+        if let Some(gpu) = shape.gpu.as_ref().filter(|gpu| !catalogue.gpus.contains_key(&gpu.value)) {
+            let models = || catalogue.gpus.keys().map(|model| model.as_str());
+            let same: Vec<&str> = models().filter(|model| model.starts_with(gpu.value.as_str())).collect();
+            let hint = match (same.as_slice(), nearest(gpu.value.as_str(), models())) {
+                ([_, _, ..], _) => format!("did you mean one of {}?", same.join(", ")),
+                (_, Some(near)) => format!("did you mean `{near}`?"),
+                (_, None) => format!("the models are {}", models().collect::<Vec<_>>().join(", ")),
+            };
+            let message = format!("the catalogue has no GPU model `{}`", gpu.value);
+            p.say(Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(gpu.at, "").hint(hint));
+        }
         match (&shape.gpu, shape.gpus.value) {
-            (Some(gpu), _) if !catalogue.gpus.contains_key(&gpu.value) => {
-                let models = || catalogue.gpus.keys().map(|model| model.as_str());
-                let same: Vec<&str> = models().filter(|model| model.starts_with(gpu.value.as_str())).collect();
-                let hint = match (same.as_slice(), nearest(gpu.value.as_str(), models())) {
-                    ([_, _, ..], _) => format!("did you mean one of {}?", same.join(", ")),
-                    (_, Some(near)) => format!("did you mean `{near}`?"),
-                    (_, None) => format!("the models are {}", models().collect::<Vec<_>>().join(", ")),
-                };
-                let message = format!("the catalogue has no GPU model `{}`", gpu.value);
-                p.say(Diagnostic::error(codes::UNKNOWN_HARDWARE, message).at(gpu.at, "").hint(hint));
-            }
             (Some(gpu), 0) => {
                 let message = format!("the shape `{}` has a GPU model and no GPUs", shape.name.value);
                 p.say(

@@ -23,6 +23,10 @@ pub fn check(p: &mut Problems<'_>) {
     let users = reclaim::users(p.parts);
     for tide in p.parts.tides.values() {
         exceptions(p, tide);
+        for loan in &tide.loans {
+            lender(p, tide, loan);
+            ranks(p, loan);
+        }
         let low = low_minutes(tide);
         let turns = !never_turns(p, tide, &low);
         let asks_first = !hard_reclaim(p, tide);
@@ -32,10 +36,6 @@ pub fn check(p: &mut Problems<'_>) {
         }
         if turns && asks_first {
             reclaim::check(p, tide, &users);
-        }
-        for loan in &tide.loans {
-            lender(p, tide, loan);
-            ranks(p, loan);
         }
         saves_nothing(p, tide);
     }

@@ -18,7 +18,7 @@ pub use story::render_story;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::diag::{Diagnostic, Sources, Span};
+use crate::diag::{BYTE_ORDER_MARK, Diagnostic, Sources, Span};
 
 /// Where a label points: lines and columns from 1, columns in characters, the end exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ impl<'a> Places<'a> {
         for (span, _) in diagnostics.iter().flat_map(|diagnostic| &diagnostic.labels) {
             line_starts.entry(span.file).or_insert_with(|| {
                 let text = &sources.file(span.file).text;
-                std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
+                std::iter::once(head(text)).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
             });
         }
         Self { sources, line_starts }
@@ -85,7 +85,7 @@ impl<'a> Places<'a> {
 /// over the white space behind a block, and it never stands on the line after the last, which editors and reviewers
 /// do not have.
 fn settle(text: &str, span: Span) -> Range<usize> {
-    let start = text.floor_char_boundary(span.start as usize);
+    let start = text.floor_char_boundary(span.start as usize).max(head(text));
     let end = text.ceil_char_boundary(span.end as usize).max(start);
     if start == text.len() && text.ends_with('\n') {
         let end = text.trim_end_matches(['\n', '\r']).len();
@@ -94,6 +94,11 @@ fn settle(text: &str, span: Span) -> Range<usize> {
     let covered = &text[start..end];
     let covered = if covered.contains('\n') { covered.trim_end() } else { covered };
     start..start + covered.len()
+}
+
+/// Where the first line starts: behind a byte order mark.
+fn head(text: &str) -> usize {
+    if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 }
 }
 
 fn count(diagnostics: &[Diagnostic]) -> (usize, usize) {
