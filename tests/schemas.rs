@@ -102,9 +102,8 @@ fn every_editor_schema_is_a_schema_of_draft_07() {
             panic!("{name}: {error}");
         }
         each(&schema, &name, &mut |path, object| {
-            for (key, value) in object.iter().filter(|(key, _)| key.starts_with("x-")) {
-                panic!("{path}: editors know nothing of {key}: {value}");
-            }
+            let ours = object.keys().find(|key| key.starts_with("x-"));
+            assert_eq!(ours, None, "{path}: editors know nothing of it");
         });
     }
     let output = files(&root().join("schemas/output"));
