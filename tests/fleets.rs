@@ -1,5 +1,4 @@
 //! Fleets in memory, for the other suites: documents to diagnostics and a fleet, with no files.
-#![allow(dead_code)]
 
 use tidewright::diag::{Diagnostic, Sources, sort};
 use tidewright::fleet::Fleet;

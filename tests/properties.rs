@@ -191,7 +191,10 @@ impl Fleet<'_> {
             "cloud": {"sim": {}},
             "kubernetes": kubernetes,
             "limits": {"hourlyUsd": 1_000_000, "nodesRemovedPerHour": c.below(5)},
-            "fabric": {"levels": [{"name": "block", "nodeLabel": "example.com/block"}, {"name": "leaf", "nodeLabel": "leaf"}]},
+            "fabric": {"levels": [
+                {"name": "block", "nodeLabel": "example.com/block"},
+                {"name": "leaf", "nodeLabel": "leaf"},
+            ]},
         });
         if c.chance() {
             spec["frozen"] = json!({"reason": c.text()});
@@ -248,7 +251,10 @@ impl Fleet<'_> {
         }
         if c.chance() {
             spec["labels"] = json!({"workload": c.one(&["training", "no", "017", ""]), "example.com/y": "1e3"});
-            spec["taints"] = json!([{"key": "nvidia.com/gpu", "effect": "NoSchedule"}, {"key": "a", "value": "on", "effect": "NoExecute"}]);
+            spec["taints"] = json!([
+                {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+                {"key": "a", "value": "on", "effect": "NoExecute"},
+            ]);
         }
         if c.chance() {
             spec["updates"] = json!({"when": "drain", "maxUnavailable": 2, "windows": [c.window()]});
@@ -314,7 +320,10 @@ impl Fleet<'_> {
                 shares.push(share);
             }
             let spec = json!({
-                "namespaces": [{"name": format!("team-{index}")}, {"name": "shared", "localQueue": format!("queue-{index}")}],
+                "namespaces": [
+                    {"name": format!("team-{index}")},
+                    {"name": "shared", "localQueue": format!("queue-{index}")},
+                ],
                 "cohort": self.choose.one(&["all", "all/some"]),
                 "tiers": (index.min(tiers - 1)..tiers).map(|tier| format!("tier-{tier}")).collect::<Vec<_>>(),
                 "shares": shares,
@@ -360,13 +369,16 @@ impl Fleet<'_> {
     fn policies(&mut self) {
         let names: Vec<String> = self.rooms.iter().map(|room| room.name.clone()).collect();
         if self.choose.chance() {
-            let spec = json!({"score": self.choose.one(&["pack", "spread"]), "gang": {"timeout": "10m"}, "topology": {"prefer": "leaf"}, "pools": names});
+            let score = self.choose.one(&["pack", "spread"]);
+            let (gang, topology) = (json!({"timeout": "10m"}), json!({"prefer": "leaf"}));
+            let spec = json!({"score": score, "gang": gang, "topology": topology, "pools": names});
             self.add("SchedulerProfile", "profile", spec);
         }
         if self.choose.chance() {
+            let status = self.choose.one(&["True", "False", "Unknown"]);
             let rules = json!([
                 {"when": {"xid": [48, 79]}, "for": "0s", "then": ["reboot", "quarantine"]},
-                {"when": {"condition": {"type": "Ready", "status": self.choose.one(&["True", "False", "Unknown"])}}, "then": ["report"]},
+                {"when": {"condition": {"type": "Ready", "status": status}}, "then": ["report"]},
                 {"when": {"straggler": {"slowerThan": 1.25, "windows": 3}}, "then": ["report"]},
             ]);
             let spec =
@@ -468,8 +480,8 @@ fn seeds_of(count: usize) -> impl Strategy<Value = Seeds> {
     vec(0u32..5_040, count).prop_map(Seeds)
 }
 
-/// A fixed seed, so that a run that fails on one machine fails on all. `PROPTEST_CASES=20000 cargo test properties` looks
-/// further, from other seeds.
+/// A fixed seed, so that a run that fails on one machine fails on all. `PROPTEST_CASES=20000 cargo test properties`
+/// looks further, from other seeds.
 fn config(cases: u32) -> Config {
     let config = Config { failure_persistence: None, ..Config::default() };
     match std::env::var_os("PROPTEST_CASES") {
@@ -525,7 +537,7 @@ proptest! {
         }
         let first = check(&[("a.yaml", &in_one_style(&documents))]);
         let mut shuffled: Vec<(u32, usize, &Value)> =
-            documents.iter().enumerate().map(|(n, document)| (order.0[n % 40], files.0[n % 40] as usize % 4, document)).collect();
+            (0..).zip(&documents).map(|(n, d)| (order.0[n % 40], files.0[n % 40] as usize % 4, d)).collect();
         shuffled.sort_by_key(|(order, ..)| *order);
         let mut texts = vec![Vec::new(); 4];
         for (_, file, document) in shuffled {

@@ -1,7 +1,7 @@
 //! The layering of ARCHITECTURE.md, held: who may name whom, where a word may stand, how long a file may be.
 //!
-//! The checks read the sources as text. Each is a function from text to what is wrong with it, so that each can be shown
-//! to fail.
+//! The checks read the sources as text. Each is a function from text to what is wrong with it, so that each can be
+//! shown to fail.
 
 use std::collections::BTreeSet;
 use std::path::Path;

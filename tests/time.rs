@@ -312,7 +312,8 @@ fn fleet(zone: &str, first: &[Times], second: &[Times], exception: Date) -> Flee
         "TideSchedule",
         "one",
         &format!(
-            "{{lowTide: [{}], lend: [{{pool: p, nodes: 3, from: gives, to: gets}}], reclaim: {{lead: 45m, hardAt: 10m}}}}",
+            "{{lowTide: [{}], lend: [{{pool: p, nodes: 3, from: gives, to: gets}}], reclaim: {{lead: 45m, hardAt: \
+                10m}}}}",
             low(first)
         ),
     ));
@@ -320,7 +321,8 @@ fn fleet(zone: &str, first: &[Times], second: &[Times], exception: Date) -> Flee
         "TideSchedule",
         "two",
         &format!(
-            "{{lowTide: [{}], lend: [{{pool: q, nodes: 2, from: gives, to: gets}}], resize: [{{pool: q, nodes: 7}}], exceptions: [{{date: {exception}, tide: high}}], reclaim: {{lead: 1h, hardAt: 15m}}}}",
+            "{{lowTide: [{}], lend: [{{pool: q, nodes: 2, from: gives, to: gets}}], resize: [{{pool: q, nodes: 7}}], \
+                exceptions: [{{date: {exception}, tide: high}}], reclaim: {{lead: 1h, hardAt: 15m}}}}",
             low(second)
         ),
     ));

@@ -51,20 +51,23 @@ fn about(of: Of, value: &str) -> Vec<String> {
         }
         Of::Number => {
             let spec = format!(
-                "\n  timeZone: UTC\n  cloud: {{sim: {{}}}}\n  kubernetes: {{sim: {{}}}}\n  limits:\n    hourlyUsd: {value}"
+                "\n  timeZone: UTC\n  cloud: {{sim: {{}}}}\n  kubernetes: {{sim: {{}}}}\n  limits:\n    hourlyUsd: \
+                    {value}"
             );
             return codes(&check(&[("a.yaml", &document("Fleet", "f", &spec))]));
         }
         Of::Bool => document("GpuLayout", "l", &format!("\n  timeSlicing: {{replicas: 2}}\n  retire: {value}")),
         Of::Time => {
             let window = format!(
-                "\n  reclaim: {{lead: 45m, hardAt: 10m}}\n  lowTide:\n  - days: [Mon]\n    to: \"23:30\"\n    from: {value}"
+                "\n  reclaim: {{lead: 45m, hardAt: 10m}}\n  lowTide:\n  - days: [Mon]\n    to: \"23:30\"\n    from: \
+                    {value}"
             );
             document("TideSchedule", "t", &window)
         }
         Of::Date => {
             let exception = format!(
-                "\n  reclaim: {{lead: 45m, hardAt: 10m}}\n  lowTide: [{{days: [Mon], from: \"20:00\", to: \"23:30\"}}]\n  exceptions:\n  - tide: high\n    date: {value}"
+                "\n  reclaim: {{lead: 45m, hardAt: 10m}}\n  lowTide: [{{days: [Mon], from: \"20:00\", to: \
+                    \"23:30\"}}]\n  exceptions:\n  - tide: high\n    date: {value}"
             );
             document("TideSchedule", "t", &exception)
         }
@@ -173,10 +176,12 @@ fn documents_and_comments_stand_anywhere() {
     let checked = check(&[("head.yaml", &head()), ("a.yaml", &file)]);
     assert_eq!(checked.said(), Vec::<String>::new());
     assert_eq!(checked.valid().tiers.len(), 2);
-    let inside = "apiVersion: tidewright.dev/v1alpha1 # v\nkind: PreemptionTier\n# between\nmetadata: # m\n  name: t # n\nspec:\n  # s\n  rank: 1#no comment\n";
+    let inside = "apiVersion: tidewright.dev/v1alpha1 # v\nkind: PreemptionTier\n# between\nmetadata: # m\n  name: t \
+        # n\nspec:\n  # s\n  rank: 1#no comment\n";
     assert_eq!(said(inside), ["8:9 TW105"]);
     // JSON is YAML.
-    let json = r#"{"apiVersion": "tidewright.dev/v1alpha1", "kind": "PreemptionTier", "metadata": {"name": "t"}, "spec": {"rank": 1}}"#;
+    let json = r#"{"apiVersion": "tidewright.dev/v1alpha1", "kind": "PreemptionTier",
+        "metadata": {"name": "t"}, "spec": {"rank": 1}}"#;
     assert_eq!(said(json), Vec::<String>::new());
 }
 
@@ -317,7 +322,8 @@ fn limits_are_where_they_say() {
             all
         });
         format!(
-            "apiVersion: tidewright.dev/v1alpha1\nkind: PreemptionTier\nmetadata: {{name: t, labels: {{{labels}}}}}\nspec: {{rank: 1}}\n"
+            "apiVersion: tidewright.dev/v1alpha1\nkind: PreemptionTier\nmetadata: {{name: t, labels: \
+                {{{labels}}}}}\nspec: {{rank: 1}}\n"
         )
     };
     assert_eq!(said(&labels(MAX_KEYS)), Vec::<String>::new());
@@ -329,7 +335,8 @@ fn all_mistakes_of_a_document_are_told_in_their_order() {
     let text = document(
         "NodePool",
         "Pool",
-        "\n  spares: -1\n  instanceType: 5\n  nodes: 017\n  fill: reservation\n  capacity: []\n  layuot: x\n  labels: {a b: c, d: no}",
+        "\n  spares: -1\n  instanceType: 5\n  nodes: 017\n  fill: reservation\n  capacity: []\n  layuot: x\n  labels: \
+            {a b: c, d: no}",
     );
     assert_eq!(
         said(&text),
@@ -529,7 +536,8 @@ fn a_mebibyte_of_brackets_quotes_or_marks_is_answered() {
 #[test]
 fn a_mebibyte_in_one_field_is_answered() {
     let field = |field: &str, open: &str, piece: &str, close: &str| {
-        let head = "apiVersion: tidewright.dev/v1alpha1\nkind: Quota\nmetadata: {name: q}\nspec:\n  namespaces: [{name: ns}]\n  tiers: [t]\n";
+        let head = "apiVersion: tidewright.dev/v1alpha1\nkind: Quota\nmetadata: {name: q}\nspec:\n  namespaces: \
+            [{name: ns}]\n  tiers: [t]\n";
         let frame = format!("{head}  {field}: {open}");
         let count = (MAX_FILE_BYTES - frame.len() - close.len() - 1) / piece.len();
         format!("{frame}{}{close}\n", piece.repeat(count))

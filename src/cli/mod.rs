@@ -6,7 +6,7 @@ mod schema;
 mod tide;
 mod validate;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,11 +42,13 @@ struct Arguments {
 /// What every verb understands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// How the result is written
-    #[arg(long, global = true, value_enum, default_value_t = Output::Human, value_name = "FORMAT", hide_possible_values = true)]
+    /// How the result is written: human, json; validate also has github and sarif
+    #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(value_enum, default_value_t = Output::Human)]
     output: Output,
     /// Colours: auto, always or never (NO_COLOR is respected)
-    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN", hide_possible_values = true)]
+    #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true)]
+    #[arg(value_enum, default_value_t = Colour::Auto)]
     color: Colour,
     /// Never ask: fail where a person would have to answer
     #[arg(long, global = true)]
@@ -153,13 +155,10 @@ fn fail(message: &str) -> u8 {
     ERROR
 }
 
-/// Whether colours are wanted where the result goes.
+/// Whether colours are wanted where the result goes: by the command line, then by NO_COLOR and CLICOLOR_FORCE, then
+/// because it is a terminal.
 fn colour() -> bool {
-    match anstream::ColorChoice::global() {
-        anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => true,
-        anstream::ColorChoice::Never => false,
-        anstream::ColorChoice::Auto => std::io::stdout().is_terminal(),
-    }
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
 fn json(value: &impl serde::Serialize) -> String {

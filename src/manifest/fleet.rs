@@ -87,9 +87,11 @@ pub struct HardwareSpec {
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "has(self.declared) || self.levels.all(l, has(l.nodeLabel))",
      "message": "TW309: a level needs `nodeLabel`, or the fabric is declared in a file"},
-    {"rule": "self.levels.all(l, !has(l.nodeLabel) || self.levels.exists_one(m, has(m.nodeLabel) && m.nodeLabel == l.nodeLabel))",
+    {"rule": "self.levels.all(l, !has(l.nodeLabel) || self.levels.exists_one(m, has(m.nodeLabel) && m.nodeLabel == \
+        l.nodeLabel))",
      "message": "TW309: two levels read one label"},
-    {"rule": "self.levels.all(l, self.levels.exists_one(m, m.name == l.name))", "message": "TW207: a level is listed twice"}
+    {"rule": "self.levels.all(l, self.levels.exists_one(m, m.name == l.name))", "message": "TW207: a level is listed \
+        twice"}
 ]))]
 pub struct FabricSpec {
     /// The levels, coarse to fine.

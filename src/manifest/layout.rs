@@ -20,7 +20,8 @@ use crate::ids::MigProfile;
      "message": "TW306: what is kept ready must be cut"},
     {"rule": "!has(self.mig) || self.mig.size() == 1 || self.mig.all(m, has(m.gpus) && m.gpus.size() > 0)",
      "message": "TW304: an entry without `gpus` means all of them"},
-    {"rule": "!has(self.mig) || self.mig.all(m, !has(m.gpus) || m.gpus.all(g, self.mig.exists_one(n, has(n.gpus) && g in n.gpus)))",
+    {"rule": "!has(self.mig) || self.mig.all(m, !has(m.gpus) || m.gpus.all(g, self.mig.exists_one(n, has(n.gpus) && g \
+        in n.gpus)))",
      "message": "TW304: a GPU is cut in two ways"}
 ]))]
 pub struct GpuLayoutSpec {

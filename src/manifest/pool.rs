@@ -18,15 +18,24 @@ use crate::ids::{InstanceType, LayoutName, LevelName, PoolName, ReservationName}
      "message": "TW411: `fill: reservations` needs a reservation to fill from"},
     {"rule": "!has(self.nodes) || self.nodes == 0 || !has(self.spares) || self.spares < self.nodes",
      "message": "TW406: `spares` must be below `nodes`"},
-    {"rule": "!has(self.nodes) || self.nodes == 0 || !has(self.updates) || !has(self.updates.canary) || self.updates.canary.nodes < self.nodes",
+    {"rule": "!has(self.nodes) || self.nodes == 0 || !has(self.updates) || !has(self.updates.canary) || \
+        self.updates.canary.nodes < self.nodes",
      "message": "TW415: a canary is smaller than its pool"},
-    {"rule": "self.capacity.all(c, !has(c.reservation) || self.capacity.exists_one(d, has(d.reservation) && d.reservation == c.reservation))",
+    {"rule": "self.capacity.all(c, !has(c.reservation) || self.capacity.exists_one(d, has(d.reservation) && \
+        d.reservation == c.reservation))",
      "message": "TW207: a reservation is listed twice"},
-    {"rule": "!has(self.taints) || self.taints.all(t, self.taints.exists_one(u, u.key == t.key && u.effect == t.effect))",
+    {"rule": "!has(self.taints) || self.taints.all(t, self.taints.exists_one(u, u.key == t.key && u.effect == \
+        t.effect))",
      "message": "TW207: a taint is listed twice"},
-    {"rule": "!has(self.labels) || self.labels.all(k, !k.startsWith('tidewright.dev/') && !k.startsWith('kubernetes.io/') && !k.startsWith('node.kubernetes.io/') && !k.startsWith('topology.kubernetes.io/') && !k.startsWith('k8s.io/') && k != 'nvidia.com/mig.config' && k != 'nvidia.com/device-plugin.config')",
+    {"rule": "!has(self.labels) || self.labels.all(k, !k.startsWith('tidewright.dev/') && \
+        !k.startsWith('kubernetes.io/') && !k.startsWith('node.kubernetes.io/') && \
+        !k.startsWith('topology.kubernetes.io/') && !k.startsWith('k8s.io/') && k != 'nvidia.com/mig.config' && k != \
+        'nvidia.com/device-plugin.config')",
      "message": "TW206: a label that Kubernetes or Tidewright writes"},
-    {"rule": "!has(self.taints) || self.taints.all(t, !t.key.startsWith('tidewright.dev/') && !t.key.startsWith('kubernetes.io/') && !t.key.startsWith('node.kubernetes.io/') && !t.key.startsWith('topology.kubernetes.io/') && !t.key.startsWith('k8s.io/') && t.key != 'nvidia.com/mig.config' && t.key != 'nvidia.com/device-plugin.config')",
+    {"rule": "!has(self.taints) || self.taints.all(t, !t.key.startsWith('tidewright.dev/') && \
+        !t.key.startsWith('kubernetes.io/') && !t.key.startsWith('node.kubernetes.io/') && \
+        !t.key.startsWith('topology.kubernetes.io/') && !t.key.startsWith('k8s.io/') && t.key != \
+        'nvidia.com/mig.config' && t.key != 'nvidia.com/device-plugin.config')",
      "message": "TW206: a taint that Kubernetes or Tidewright writes"}
 ]))]
 pub struct NodePoolSpec {

@@ -18,9 +18,11 @@ use crate::ids::{PoolName, TierName};
      "message": "TW207: a pool is listed twice"},
     {"rule": "self.namespaces.all(n, self.namespaces.exists_one(m, m.name == n.name && m.localQueue == n.localQueue))",
      "message": "TW207: a namespace is listed twice with one LocalQueue"},
-    {"rule": "!has(self.total) || !has(self.total.gpus) || !has(self.shares) || self.shares.filter(s, has(s.guarantee.gpus)).map(s, s.guarantee.gpus).sum() <= self.total.gpus",
+    {"rule": "!has(self.total) || !has(self.total.gpus) || !has(self.shares) || self.shares.filter(s, \
+        has(s.guarantee.gpus)).map(s, s.guarantee.gpus).sum() <= self.total.gpus",
      "message": "TW509: `total` is below what is guaranteed"},
-    {"rule": "!has(self.total) || !has(self.total.nodes) || !has(self.shares) || self.shares.filter(s, has(s.guarantee.nodes)).map(s, s.guarantee.nodes).sum() <= self.total.nodes",
+    {"rule": "!has(self.total) || !has(self.total.nodes) || !has(self.shares) || self.shares.filter(s, \
+        has(s.guarantee.nodes)).map(s, s.guarantee.nodes).sum() <= self.total.nodes",
      "message": "TW509: `total` is below what is guaranteed"}
 ]))]
 pub struct QuotaSpec {
@@ -79,15 +81,20 @@ fn default_queue() -> String {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [
-    {"rule": "!has(self.lend) || !has(self.lend.gpus) || !has(self.guarantee.gpus) || self.lend.gpus <= self.guarantee.gpus",
+    {"rule": "!has(self.lend) || !has(self.lend.gpus) || !has(self.guarantee.gpus) || self.lend.gpus <= \
+        self.guarantee.gpus",
      "message": "TW502: a queue lends at most what it is guaranteed"},
-    {"rule": "!has(self.lend) || !has(self.lend.nodes) || !has(self.guarantee.nodes) || self.lend.nodes <= self.guarantee.nodes",
+    {"rule": "!has(self.lend) || !has(self.lend.nodes) || !has(self.guarantee.nodes) || self.lend.nodes <= \
+        self.guarantee.nodes",
      "message": "TW502: a queue lends at most what it is guaranteed"},
-    {"rule": "!has(self.lend) || !has(self.lend.slices) || !has(self.guarantee.slices) || self.lend.slices.all(p, self.lend.slices[p] <= (p in self.guarantee.slices ? self.guarantee.slices[p] : 0))",
+    {"rule": "!has(self.lend) || !has(self.lend.slices) || !has(self.guarantee.slices) || self.lend.slices.all(p, \
+        self.lend.slices[p] <= (p in self.guarantee.slices ? self.guarantee.slices[p] : 0))",
      "message": "TW502: a queue lends at most what it is guaranteed"},
-    {"rule": "!has(self.lend) || (has(self.lend.gpus) == has(self.guarantee.gpus) && has(self.lend.nodes) == has(self.guarantee.nodes))",
+    {"rule": "!has(self.lend) || (has(self.lend.gpus) == has(self.guarantee.gpus) && has(self.lend.nodes) == \
+        has(self.guarantee.nodes))",
      "message": "TW505: a share is counted in one unit"},
-    {"rule": "!has(self.borrow) || (has(self.borrow.gpus) == has(self.guarantee.gpus) && has(self.borrow.nodes) == has(self.guarantee.nodes))",
+    {"rule": "!has(self.borrow) || (has(self.borrow.gpus) == has(self.guarantee.gpus) && has(self.borrow.nodes) == \
+        has(self.guarantee.nodes))",
      "message": "TW505: a share is counted in one unit"}
 ]))]
 pub struct Share {

@@ -66,9 +66,11 @@ pub struct OnDemandReservation {
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "has(self.startBetween) != has(self.window)",
      "message": "TW408: a block has `startBetween`, or a `window` once it is bought"},
-    {"rule": "!has(self.approval) || !has(self.approval.offering) || self.approval.offering.feeUsd <= self.maxUpfrontUsd",
+    {"rule": "!has(self.approval) || !has(self.approval.offering) || self.approval.offering.feeUsd <= \
+        self.maxUpfrontUsd",
      "message": "TW408: the offering costs more than `maxUpfrontUsd` allows"},
-    {"rule": "!has(self.approval) || !has(self.approval.mandate) || self.approval.mandate.upToUsd <= self.maxUpfrontUsd",
+    {"rule": "!has(self.approval) || !has(self.approval.mandate) || self.approval.mandate.upToUsd <= \
+        self.maxUpfrontUsd",
      "message": "TW408: the mandate goes beyond what `maxUpfrontUsd` allows"}
 ]))]
 pub struct CapacityBlock {

@@ -70,7 +70,8 @@ pub fn editor_any() -> Json {
                 "description": "What the document describes.",
                 "enum": Kind::ALL.map(Kind::name),
             },
-            "metadata": {"type": "object", "description": "What is said about the document itself: its name above all."},
+            "metadata": {"type": "object", "description": "What is said about the document itself: its name above \
+                all."},
             "spec": {"type": "object", "description": "What it describes. Its fields depend on the kind."},
         },
         "required": ["apiVersion", "kind", "metadata", "spec"],

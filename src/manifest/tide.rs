@@ -14,7 +14,8 @@ use crate::units::{Duration, ZoneName};
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "!has(self.exceptions) || self.exceptions.all(e, self.exceptions.exists_one(f, f.date == e.date))",
      "message": "TW608: a date is an exception twice"},
-    {"rule": "!has(self.lend) || self.lend.all(l, self.lend.exists_one(m, m.pool == l.pool && m.from == l.from && m.to == l.to))",
+    {"rule": "!has(self.lend) || self.lend.all(l, self.lend.exists_one(m, m.pool == l.pool && m.from == l.from && \
+        m.to == l.to))",
      "message": "TW207: a loan is listed twice"},
     {"rule": "!has(self.resize) || self.resize.all(r, self.resize.exists_one(s, s.pool == r.pool))",
      "message": "TW207: a pool is listed twice"}
