@@ -32,10 +32,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         return code;
     }
     let directory = &arguments.directory;
-    // Nothing of anybody's is ever overwritten, also not half of it.
-    let taken: Vec<&str> = FILES.iter().map(|(name, _)| *name).filter(|name| directory.join(name).exists()).collect();
-    if !taken.is_empty() {
-        return fail(&format!("`{}` has {} already: name an empty directory", directory.display(), taken.join(", ")));
+    // Nothing of anybody's is ever overwritten, also not half of it, and no fleet is written into another.
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    if let Some(first) = names.filter(|name| !name.starts_with('.')).min() {
+        return fail(&format!("`{}` is not empty, it has `{first}`: name an empty directory", directory.display()));
     }
     if let Err(error) = std::fs::create_dir_all(directory) {
         return fail(&format!("cannot make `{}`: {error}", directory.display()));

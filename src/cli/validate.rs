@@ -29,6 +29,9 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     if let Some(code) = &arguments.explain {
+        if let Err(code) = common.one_of("validate --explain", &[Output::Human]) {
+            return code;
+        }
         return tell(code);
     }
     if let Err(code) = common.one_of("validate", &[Output::Human, Output::Json, Output::Github, Output::Sarif]) {

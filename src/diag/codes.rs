@@ -72,7 +72,7 @@ codes! {
     BLOCK_ENDS_INSIDE = "TW409", "a Capacity Block that ends while its pool is promised";
     HOURLY_LIMIT = "TW410", "over the hourly limit";
     FILL = "TW411", "nothing to fill from";
-    GIVEN_BACK = "TW412", "a reservation that is given back while a pool names it";
+    GIVEN_BACK = "TW412", "given back or retired while something still names it";
     NOTICE_TOO_SHORT = "TW413", "a checkpoint longer than the notice its capacity gives";
     LAUNCH = "TW414", "nodes that could not be launched or could not join";
     UPDATE_BUDGET = "TW415", "an update that can never move";

@@ -54,7 +54,7 @@ pub struct GpuLayoutSpec {
 pub struct MigPart {
     /// Which GPUs of the node, by index from 0. Absent: all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub gpus: Vec<u32>,
     /// How many slices of each profile a GPU is cut into.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]

@@ -137,6 +137,10 @@ pub struct Existing {
 /// Where nodes sit on the fabric.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.together) || (!(has(self.required) && self.required) && !has(self.apartFrom))",
+     "message": "TW104: `required` and `apartFrom` need `together`"}
+]))]
 pub struct Placement {
     /// The level of the fabric that the nodes should share, such as `leaf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

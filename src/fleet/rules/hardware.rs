@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::diag::{Diagnostic, Span, codes, nearest};
-use crate::fleet::Kind;
 use crate::fleet::build::Problems;
+use crate::fleet::pool::{Pool, Size, Source};
+use crate::fleet::{Fabric, Kind};
 use crate::hardware::catalogue;
 use crate::ids::InstanceType;
 
@@ -36,8 +37,11 @@ fn types<'a>(p: &Problems<'a>) -> impl Iterator<Item = &'a str> {
 
 /// One missing description, however many objects would need it.
 fn unknown_type(p: &mut Problems<'_>, instance_type: &InstanceType, users: &[(Kind, &str, Span)]) {
-    let hint = match nearest(instance_type.as_str(), types(p)) {
-        Some(near) => format!("did you mean `{near}`? `tidewright hardware` lists what is known"),
+    // Types of other families have similar names: a misspelt one begins with the right letter.
+    let near =
+        nearest(instance_type.as_str(), types(p).filter(|near| near.get(..1) == instance_type.as_str().get(..1)));
+    let hint = match near {
+        Some(near) => format!("did you mean `{near}`? {DESCRIBE}"),
         None => DESCRIBE.into(),
     };
     let mut said =
@@ -112,11 +116,50 @@ fn prices(p: &mut Problems<'_>) {
     }
 }
 
+/// Nodes that a declared fabric does not name have no place on it.
+fn fabric_holds(p: &mut Problems<'_>, fabric: &Fabric) {
+    let Some(declared) = fabric.declared.as_ref().filter(|declared| !declared.is_empty()) else { return };
+    let claims = |pool: &&Pool| pool.capacity.iter().any(|source| matches!(source.value, Source::Existing { .. }));
+    let pools: Vec<(&Pool, u32)> = p
+        .parts
+        .pools
+        .values()
+        .filter(claims)
+        .filter_map(|pool| match pool.size.value {
+            Size::Nodes(nodes) => Some((pool, nodes)),
+            Size::Fill => None,
+        })
+        .collect();
+    let wanted = pools.iter().map(|(_, nodes)| *nodes).fold(0, u32::saturating_add);
+    if wanted as usize <= declared.len() {
+        return;
+    }
+    let message = format!("the declared fabric has {} nodes, and pools claim {wanted}", declared.len());
+    let mut said = Diagnostic::warning(codes::FABRIC, message);
+    for (pool, nodes) in pools {
+        said = said.at(pool.size.at, format!("{nodes} of them in `{}`", pool.name.value));
+    }
+    p.say(said.hint("add the missing nodes to the file: a node that it does not name has no place on the fabric"));
+}
+
+/// The label of a single node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 fn fabric(p: &mut Problems<'_>) {
     let Some(fabric) = &p.parts.fabric else { return };
     let owner = (Kind::Fleet, p.parts.name.value.as_str());
     p.once(owner, "the level", fabric.levels.iter().map(|level| (level.name.value.as_str(), level.name.at)));
     let mut labels: BTreeMap<&str, Span> = BTreeMap::new();
+    let above_the_last = fabric.levels.iter().rev().skip(1).filter_map(|level| level.node_label.as_ref());
+    for label in above_the_last.filter(|label| label.value == HOSTNAME) {
+        let message = format!("`{HOSTNAME}` is one node, and below it there is nothing");
+        p.say(
+            Diagnostic::error(codes::FABRIC, message)
+                .at(label.at, "")
+                .hint("write the levels coarse to fine: this label can only be the last"),
+        );
+    }
+    fabric_holds(p, fabric);
     for level in &fabric.levels {
         match &level.node_label {
             None if fabric.declared.is_none() => {

@@ -16,6 +16,7 @@ pub fn check(p: &mut Problems<'_>) {
     tides(p);
     policies(p);
     collisions(p);
+    retired(p);
 }
 
 fn pool(p: &mut Problems<'_>, name: &At<PoolName>, owner: (Kind, &str)) {
@@ -218,8 +219,53 @@ fn reserved(p: &mut Problems<'_>) {
     }
 }
 
+/// A reservation that exists is adopted once: its nodes are counted once.
+fn adopted(p: &mut Problems<'_>) {
+    let mut ids: BTreeMap<&str, Span> = BTreeMap::new();
+    for (name, reservation) in &p.parts.reservations {
+        let Some(id) = &reservation.id else { continue };
+        if let Some(first) = ids.get(id.value.as_str()).copied() {
+            let said = Diagnostic::error(codes::NAME_COLLISION, format!("`{}` is adopted twice", id.value))
+                .at(id.at, "this one")
+                .at(first, "and this one")
+                .hint("keep one of the two reservations, and name it in every pool");
+            p.blame(Kind::Reservation, name.as_str(), said);
+        } else {
+            ids.insert(&id.value, id.at);
+        }
+    }
+}
+
+/// What is retired leaves the cluster, so nothing may still need it.
+fn retired(p: &mut Problems<'_>) {
+    let parts = p.parts;
+    let mut used: Vec<(Kind, &str, &str, Span)> = Vec::new();
+    let gone = |name: &LayoutName| parts.layouts.get(name).is_some_and(|layout| layout.retire);
+    for pool in parts.pools.values().filter(|pool| gone(&pool.layout.value)) {
+        used.push((Kind::NodePool, pool.name.value.as_str(), pool.layout.value.as_str(), pool.layout.at));
+    }
+    for tide in parts.tides.values() {
+        let owner = tide.name.value.as_str();
+        for loan in &tide.loans {
+            if let Some(layout) = loan.layout.as_ref().filter(|layout| gone(&layout.value)) {
+                used.push((Kind::TideSchedule, owner, layout.value.as_str(), layout.at));
+            }
+            let quotas = [&loan.from, &loan.to].into_iter();
+            for quota in quotas.filter(|name| parts.quotas.get(&name.value).is_some_and(|quota| quota.retire)) {
+                used.push((Kind::TideSchedule, owner, quota.value.as_str(), quota.at));
+            }
+        }
+    }
+    for (kind, owner, name, at) in used {
+        let message = format!("`{name}` is retired, and this still needs it");
+        let said = Diagnostic::error(codes::GIVEN_BACK, message).at(at, "");
+        p.blame(kind, owner, said.hint(format!("name another one, or remove `retire` from `{name}`")));
+    }
+}
+
 /// Different objects here that would be one object in the cluster.
 fn collisions(p: &mut Problems<'_>) {
+    adopted(p);
     let mut queues: BTreeMap<&str, Span> = BTreeMap::new();
     let mut locals: BTreeMap<(&str, &str), (&str, Span)> = BTreeMap::new();
     let mut cohorts: BTreeMap<&str, (Option<&str>, Span)> = BTreeMap::new();
@@ -261,12 +307,10 @@ fn collisions(p: &mut Problems<'_>) {
                         |parent: Option<&str>| parent.map_or("at the top".into(), |parent| format!("below `{parent}`"));
                     let message =
                         format!("the cohort `{cohort}` is {} here and {} elsewhere", place(parent), place(other));
-                    p.say(
-                        Diagnostic::error(codes::COHORT_TREE, message)
-                            .at(at, "")
-                            .at(first, "elsewhere")
-                            .hint("a cohort has one parent: write the same path everywhere"),
-                    );
+                    let said = Diagnostic::error(codes::COHORT_TREE, message).at(at, "");
+                    let said = if first == at { said } else { said.at(first, "elsewhere") };
+                    let said = said.hint("a cohort has one parent: write the same path everywhere");
+                    p.blame(Kind::Quota, name.as_str(), said);
                 }
                 _ => drop(cohorts.insert(cohort, (parent, at))),
             }

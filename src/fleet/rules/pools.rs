@@ -30,6 +30,7 @@ pub fn check(p: &mut Problems<'_>) {
             cloud(p, pool);
             price(p, pool);
         }
+        placement(p, pool);
         updates(p, pool);
         open_reservations(p, pool, &others);
         notice(p, pool, &others);
@@ -213,6 +214,17 @@ fn price(p: &mut Problems<'_>, pool: &Pool) {
             None => (said, format!("add `prices: {{{}: {{onDemandUsd: …}}}}` to the Fleet", pool.instance_type.value)),
         };
         p.blame(Kind::NodePool, pool.name.value.as_str(), said.hint(hint));
+    }
+}
+
+/// What is required, and what others stay away from, is a level.
+fn placement(p: &mut Problems<'_>, pool: &Pool) {
+    let Some(placement) = pool.placement.as_ref().filter(|placement| placement.together.is_none()) else { return };
+    let at = placement.apart_from.first().map_or(pool.name.at, |other| other.at);
+    if placement.required || !placement.apart_from.is_empty() {
+        let message = format!("the placement of pool `{}` names no level", pool.name.value);
+        let said = Diagnostic::error(codes::MISSING_FIELD, message).at(at, "");
+        p.say(said.hint("add `together: leaf`, or another level of the fabric"));
     }
 }
 

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 
 use crate::diag::{At, Diagnostic, Span, codes};
 use crate::fleet::build::Problems;
+use crate::fleet::policy::HealthPolicy;
 use crate::fleet::pool::{Pool, Size, Source};
 use crate::fleet::quota::Quota;
 use crate::fleet::reservation::{Reservation, Terms};
@@ -71,8 +72,10 @@ fn lead(p: &mut Problems<'_>, tide: &Tide, users: &Users<'_>) {
         let sum = slowest.iter().map(|(part, what, _)| format!("{part} {what}")).collect::<Vec<_>>().join(", ");
         p.blame(Kind::TideSchedule, owner, said.hint(format!("write `lead: {needed}` or more: {sum}")));
     }
-    let forced = |(_, what, _): &&Step| *what != SAVE && *what != START;
-    let forced = all.iter().map(|steps| steps.iter().filter(forced).copied().collect::<Vec<Step>>());
+    // What is started again is not asked, so nothing of it is forced.
+    let starts = |steps: &&Vec<Step>| !steps.iter().any(|(_, what, _)| *what == START);
+    let forced = |(_, what, _): &&Step| *what != SAVE;
+    let forced = all.iter().filter(starts).map(|steps| steps.iter().filter(forced).copied().collect::<Vec<Step>>());
     let hard = forced.max_by_key(|steps| takes(steps)).unwrap_or_default();
     let needed = takes(&hard);
     if tide.hard_at.value < needed {
@@ -110,7 +113,14 @@ fn of_resize(parts: &Parts, resize: &At<Resize>, users: &Users<'_>) -> Vec<Step>
         }
     };
     if by_day > resize.nodes.value && pool.launches() {
-        return vec![(NODE_START, START, Some(resize.nodes.at))];
+        let mut steps: Vec<Step> = vec![(NODE_START, START, Some(resize.nodes.at))];
+        if parts.layout(&pool.layout.value).is_some() {
+            steps.push((RECUT, "to cut their GPUs", Some(pool.layout.at)));
+        }
+        if let Some((within, at)) = acceptance(parts, &pool.name.value) {
+            steps.push((within, "until they are accepted", Some(at)));
+        }
+        return steps;
     }
     if by_day >= resize.nodes.value {
         return Vec::new();
@@ -123,6 +133,14 @@ fn of_resize(parts: &Parts, resize: &At<Resize>, users: &Users<'_>) -> Vec<Step>
     }
     steps.push((DRAIN, "to drain", Some(resize.nodes.at)));
     steps
+}
+
+/// How long a new node of a pool may take to be accepted, by the health policy that watches it.
+fn acceptance(parts: &Parts, pool: &PoolName) -> Option<(Duration, Span)> {
+    let names = |policy: &&HealthPolicy| policy.pools.iter().any(|named| named.value == *pool);
+    let policy = parts.health.values().find(names).or(parts.health.values().find(|policy| policy.pools.is_empty()))?;
+    let slowest = policy.admit.iter().map(|admit| admit.within).max()?;
+    Some((slowest, policy.name.at))
 }
 
 fn slowest_checkpoint<'a>(parts: &'a Parts, quotas: impl Iterator<Item = &'a Quota>) -> Option<&'a At<Checkpoint>> {

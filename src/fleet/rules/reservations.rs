@@ -1,5 +1,6 @@
 //! Reservations on their own: terms that EC2 would refuse, approvals that contradict themselves, other regions.
 
+use jiff::Timestamp;
 use jiff::civil::time;
 use jiff::tz::TimeZone;
 
@@ -8,6 +9,7 @@ use crate::diag::{Diagnostic, Span, codes};
 use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::fleet::config::Cloud;
+use crate::fleet::pool::Size;
 use crate::fleet::reservation::{Approval, Block, BlockWindow, Manage, Reservation, Terms};
 use crate::units::Duration;
 
@@ -19,6 +21,7 @@ const LONGEST_BLOCK: Duration = Duration::days(182);
 const BLOCK_SLACK: Duration = Duration::days(1);
 
 pub fn check(p: &mut Problems<'_>) {
+    over_for_good(p);
     for (name, reservation) in &p.parts.reservations {
         if !p.unread.headless {
             place(p, name.as_str(), reservation);
@@ -170,4 +173,28 @@ fn is_sold(duration: Duration) -> bool {
     let days = duration.as_secs() / 86_400;
     duration.as_secs().is_multiple_of(86_400)
         && ((1..=14).contains(&days) || (days <= 182 && days > 0 && days.is_multiple_of(7)))
+}
+
+/// A pool that only fills reservations waits for them, and its quotas with it. When all of them are over, that wait has
+/// no end, and whoever wrote the guarantees should hear of it. A warning: the day before it was right.
+fn over_for_good(p: &mut Problems<'_>) {
+    let parts = p.parts;
+    for pool in parts.pools.values().filter(|pool| pool.size.value == Size::Fill) {
+        let held: Vec<&Reservation> = pool.reservations().filter_map(|name| parts.reservations.get(*name)).collect();
+        let end = |reservation: &&Reservation| reservation.certain_window(parts.kill(reservation)).map(|(_, end)| end);
+        let ends: Option<Vec<Timestamp>> = held.iter().map(end).collect();
+        let Some(last) = ends.and_then(|ends| ends.into_iter().max()).filter(|end| *end <= p.now) else { continue };
+        let promised =
+            parts.quotas.values().filter(|quota| !quota.retire).find_map(|quota| quota.share(&pool.name.value));
+        let Some(share) = promised else { continue };
+        let when = last.to_zoned(parts.time_zone.zone()).strftime("%a %Y-%m-%d %H:%M").to_string();
+        let message =
+            format!("the last of what pool `{}` fills was taken away at {when} ({})", pool.name.value, parts.time_zone);
+        p.say(
+            Diagnostic::warning(codes::BLOCK_ENDS_INSIDE, message)
+                .at(share.guarantee.at, "nothing is left of this")
+                .at(pool.size.at, "nothing to fill from any more")
+                .hint("buy another block and name it in `capacity`, or remove the share"),
+        );
+    }
 }

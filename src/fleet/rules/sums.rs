@@ -21,7 +21,8 @@ pub fn check(p: &mut Problems<'_>) {
     }
     let moments = Moments::of(p);
     let mut shares: BTreeMap<&PoolName, Vec<(&Quota, &Share)>> = BTreeMap::new();
-    for quota in p.parts.quotas.values() {
+    // A quota that is retired is on its way out: its share is free for who comes after it.
+    for quota in p.parts.quotas.values().filter(|quota| !quota.retire) {
         for share in quota.shares.iter().filter(|_| p.is_sound(Kind::Quota, quota.name.value.as_str())) {
             shares.entry(&share.pool.value).or_default().push((quota, share));
         }

@@ -147,18 +147,16 @@ fn clock_changes(p: &mut Problems<'_>, tide: &Tide) {
         })
         .flatten()
         .collect();
-    for window in &tide.windows {
+    for (window, verb) in tide.windows.iter().flat_map(|window| [(window, "begins"), (window, "ends")]) {
+        let time = if verb == "begins" { window.from } else { window.to };
         let falls = changes.iter().find_map(|date| {
             let begins = |date: Date| window.days.iter().any(|days| days.contains(date.weekday()));
-            let crosses = window.to.0 <= window.from.0;
-            let ends = if crosses { date.yesterday().is_ok_and(begins) } else { begins(*date) };
-            let start = begins(*date).then(|| Odd::of(&zone, *date, window.from.0)).flatten();
-            let end = ends.then(|| Odd::of(&zone, *date, window.to.0)).flatten();
-            let start = start.map(|odd| (date, window.from, "begins", odd));
-            let edge = start.or(end.map(|odd| (date, window.to, "ends", odd)));
-            edge.filter(|(date, time, ..)| tide.turns_around(**date, time.0))
+            let crosses = verb == "ends" && window.to.0 <= window.from.0;
+            let here = if crosses { date.yesterday().is_ok_and(begins) } else { begins(*date) };
+            let odd = here.then(|| Odd::of(&zone, *date, time.0)).flatten()?;
+            tide.turns_around(*date, time.0).then_some((date, odd))
         });
-        if let Some((date, time, verb, odd)) = falls {
+        if let Some((date, odd)) = falls {
             let (what, then) = match (odd, verb) {
                 (Odd::Skipped, _) => ("does not exist", "at the moment of the skip"),
                 (Odd::Twice, "begins") => ("comes twice", "the second time"),
