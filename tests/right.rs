@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use tidewright::fleet::quota::Amount;
 use tidewright::load;
 use tidewright::render::diagnostics;
 
@@ -28,4 +29,19 @@ fn fleets_that_only_come_close_to_a_rule_are_right() {
         }
     }
     assert!(wrong.is_empty(), "these fleets are right, and something is said about them:\n{wrong}");
+}
+
+#[test]
+fn a_pool_that_waits_for_its_block_promises_nothing() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/right/block-alone");
+    let fleet = load::check(&directory, AT.parse().unwrap()).fleet.unwrap();
+    let guaranteed = |at: &str| {
+        let target = fleet.target_at(at.parse().unwrap());
+        let share = &target.quotas["serving"].shares["serve"];
+        (target.pools["serve"].nodes, share.guarantee.clone())
+    };
+    assert_eq!(guaranteed("2026-11-18T11:29:59Z"), (0, Amount::Nodes(0)));
+    assert_eq!(guaranteed("2026-11-18T11:30:00Z"), (8, Amount::Nodes(8)));
+    assert_eq!(guaranteed("2026-11-25T10:59:59Z"), (8, Amount::Nodes(8)));
+    assert_eq!(guaranteed("2026-11-25T11:00:00Z"), (0, Amount::Nodes(0)));
 }

@@ -792,6 +792,11 @@ const BROKEN: &[(Kind, &str, &str)] = &[
     (Kind::Reservation, "TW104", "{instanceType: p5.48xlarge, nodes: 1, onDemand: {}}"),
     (
         Kind::Reservation,
+        "TW104",
+        "{instanceType: p5.48xlarge, zone: us-west-2a, nodes: 1, manage: observe, onDemand: {}}",
+    ),
+    (
+        Kind::Reservation,
         "TW408",
         "{instanceType: p5.48xlarge, nodes: 65, capacityBlock: {duration: 7d, startBetween: {from: 2027-01-01, to: \
             2027-01-02}, maxUpfrontUsd: 1}}",

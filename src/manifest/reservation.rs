@@ -14,6 +14,8 @@ use crate::units::{Duration, Usd};
 #[schemars(extend("x-tidewright-one-of" = [["onDemand", "capacityBlock"]]))]
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "!has(self.onDemand) || has(self.zone)", "message": "TW104: an on-demand reservation needs `zone`"},
+    {"rule": "!has(self.manage) || self.manage != 'observe' || has(self.id)",
+     "message": "TW104: a reservation that another tool owns needs `id`"},
     {"rule": "!has(self.capacityBlock) || self.nodes <= 64",
      "message": "TW408: one Capacity Block holds at most 64 nodes"},
     {"rule": "!has(self.capacityBlock) || !has(self.capacityBlock.window) || has(self.id)",

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::tides::{DAY, HORIZON};
+use super::tides::HORIZON;
 use crate::diag::Span;
 use crate::fleet::build::Problems;
 use crate::fleet::pool::Pool;
@@ -13,6 +13,9 @@ use crate::fleet::target::PoolTarget;
 use crate::fleet::tide::{Calendar, Exception, Phase, Tide};
 use crate::fleet::{Kind, Parts};
 use crate::ids::{PoolName, TideName};
+
+/// After a week a tide has been in every state that its windows give it.
+const WEEK: SignedDuration = SignedDuration::from_hours(24 * 7);
 
 /// The instants at which something changes, with each tide's calendar worked out once.
 #[derive(Debug)]
@@ -48,8 +51,8 @@ impl<'a> Moments<'a> {
     }
 
     /// Now, every edge of the tides that rule the pool in the next two weeks, and what is dated, however far ahead: the
-    /// edges of exceptions and of its reservations. So what is valid on the day it is written does not turn invalid
-    /// by itself when the date comes near.
+    /// edges of exceptions, those of its reservations, and of the tides in the week after those. So what is valid on
+    /// the day it is written does not turn invalid by itself when the date comes near.
     pub fn instants(&self, pool: &Pool) -> BTreeSet<Timestamp> {
         let edges = self.rulings.edges_of(&pool.name.value).filter(|at| *at <= self.until);
         let tides = self.tides(pool).iter().map(|tide| &tide.name.value);
@@ -59,8 +62,16 @@ impl<'a> Moments<'a> {
             let reservation = self.parts.reservations.get(name.value)?;
             reservation.certain_window(self.parts.kill(reservation))
         });
-        let windows = windows.flat_map(|(from, to)| [from, to]).filter(|at| *at != Timestamp::MAX);
-        edges.chain(windows).filter(|at| *at > self.now).chain([self.now]).collect()
+        let windows: Vec<Timestamp> =
+            windows.flat_map(|(from, to)| [from, to]).filter(|at| *at > self.now && *at != Timestamp::MAX).collect();
+        let mut instants: BTreeSet<Timestamp> = edges.filter(|at| *at > self.now).chain([self.now]).collect();
+        for at in windows.iter().filter(|at| **at > self.until) {
+            let week = at.checked_add(WEEK).unwrap_or(Timestamp::MAX);
+            let calendars = self.tides(pool).iter().map(|tide| tide.calendar(*at, week));
+            instants.extend(calendars.flat_map(|calendar| calendar.edges().collect::<Vec<_>>()));
+        }
+        instants.extend(windows);
+        instants
     }
 
     /// The tide that decides for a pool at an instant.
@@ -92,8 +103,8 @@ impl<'a> Moments<'a> {
 pub fn around_exceptions(tide: &Tide) -> Vec<Calendar> {
     let zone = tide.zone.zone();
     let day = |exception: &Exception| {
-        let from = exception.date.0.to_zoned(zone.clone()).ok()?.timestamp();
-        Some(tide.calendar(from, from.checked_add(DAY).ok()?))
+        let day = exception.date.0.to_zoned(zone.clone()).ok()?;
+        Some(tide.calendar(day.timestamp(), day.end_of_day().ok()?.timestamp()))
     };
     tide.exceptions.iter().filter_map(|exception| day(exception)).collect()
 }

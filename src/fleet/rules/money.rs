@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use rust_decimal::Decimal;
 
-use crate::diag::{At, Diagnostic, Span, codes};
+use crate::diag::{At, Diagnostic, codes};
 use crate::fleet::build::Problems;
 use crate::fleet::config::Cloud;
 use crate::fleet::pool::{Pool, Source};
@@ -94,15 +94,12 @@ pub fn usd(amount: Decimal) -> String {
 }
 
 fn no_limit(p: &mut Problems<'_>) {
-    let mut paying: Vec<Span> = p.parts.pools.values().filter_map(paid_by_the_hour).map(|source| source.at).collect();
-    paying.sort();
-    let ([first, others @ ..], false) = (paying.as_slice(), matches!(p.parts.cloud.value, Cloud::None(_))) else {
-        return;
-    };
+    let mut paying = p.parts.pools.values().filter_map(paid_by_the_hour);
+    let (Some(first), false) = (paying.next(), matches!(p.parts.cloud.value, Cloud::None(_))) else { return };
     let message = "on-demand or spot nodes, and no limit on what they may cost: none would be launched";
-    let mut said = Diagnostic::error(codes::HOURLY_LIMIT, message).at(*first, "");
-    for other in others {
-        said = said.at(*other, "these too");
+    let mut said = Diagnostic::error(codes::HOURLY_LIMIT, message).at(first.at, "");
+    for source in paying {
+        said = said.at(source.at, "these too");
     }
     p.say(said.hint("add `limits: {hourlyUsd: …}` to the Fleet"));
 }

@@ -1,7 +1,7 @@
 //! Whether what a tide moves can be back in time: the lead against what reclaim does, and Capacity Blocks that end
 //! meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use jiff::civil::time;
@@ -15,6 +15,7 @@ use crate::fleet::reservation::{Reservation, Terms};
 use crate::fleet::tide::{Loan, Phase, Resize, Tide};
 use crate::fleet::tier::Checkpoint;
 use crate::fleet::{Kind, Parts};
+use crate::ids::PoolName;
 use crate::units::Duration;
 
 /// Evicting pods: the grace period of a pod, and the wait before nodes are listed again.
@@ -24,9 +25,22 @@ const RECUT: Duration = Duration::minutes(6);
 /// A new node: launch, boot, driver, join, and the first image.
 const NODE_START: Duration = Duration::minutes(12);
 
+/// Who has a share of a pool.
+pub type Users<'a> = BTreeMap<&'a PoolName, Vec<&'a Quota>>;
+
+pub fn users(parts: &Parts) -> Users<'_> {
+    let mut users: Users<'_> = BTreeMap::new();
+    for quota in parts.quotas.values() {
+        for share in &quota.shares {
+            users.entry(&share.pool.value).or_default().push(quota);
+        }
+    }
+    users
+}
+
 /// Called for every tide that turns.
-pub fn check(p: &mut Problems<'_>, tide: &Tide) {
-    lead(p, tide);
+pub fn check(p: &mut Problems<'_>, tide: &Tide, users: &Users<'_>) {
+    lead(p, tide, users);
     blocks(p, tide);
 }
 
@@ -39,9 +53,9 @@ fn takes(steps: &[Step]) -> Duration {
 
 /// Reclaim takes as long as the slowest of what it moves, because all of it moves at once. The hard one no longer waits
 /// for work to be saved.
-fn lead(p: &mut Problems<'_>, tide: &Tide) {
+fn lead(p: &mut Problems<'_>, tide: &Tide, users: &Users<'_>) {
     let loans = tide.loans.iter().map(|loan| of_loan(p.parts, loan));
-    let resizes = tide.resizes.iter().map(|resize| of_resize(p.parts, resize));
+    let resizes = tide.resizes.iter().map(|resize| of_resize(p.parts, resize, users));
     let all: Vec<Vec<Step>> = loans.chain(resizes).collect();
     let owner = tide.name.value.as_str();
     let slowest = all.iter().max_by_key(|steps| takes(steps)).cloned().unwrap_or_default();
@@ -86,7 +100,7 @@ fn of_loan(parts: &Parts, loan: &Loan) -> Vec<Step> {
     steps
 }
 
-fn of_resize(parts: &Parts, resize: &At<Resize>) -> Vec<Step> {
+fn of_resize(parts: &Parts, resize: &At<Resize>, users: &Users<'_>) -> Vec<Step> {
     let Some(pool) = parts.pools.get(&resize.pool.value) else { return Vec::new() };
     let by_day = match pool.size.value {
         Size::Nodes(nodes) => nodes,
@@ -103,7 +117,7 @@ fn of_resize(parts: &Parts, resize: &At<Resize>) -> Vec<Step> {
     }
     // A pool that is larger at night is emptied of what it has too much.
     let mut steps: Vec<Step> = Vec::new();
-    let users = parts.quotas.values().filter(|quota| quota.share(&pool.name.value).is_some());
+    let users = users.get(&pool.name.value).into_iter().flatten().copied();
     if let Some(checkpoint) = slowest_checkpoint(parts, users) {
         steps.push((checkpoint.deadline, SAVE, Some(checkpoint.at)));
     }
@@ -162,8 +176,8 @@ fn blocks(p: &mut Problems<'_>, tide: &Tide) {
     }
 }
 
-/// When EC2 begins to terminate the nodes of a block, if that can be known. Which day a block ends on that is not bought
-/// yet is known only if it has one day to start on; all blocks end at the same time of day.
+/// When EC2 begins to terminate the nodes of a block, if that can be known. Of a block that is not bought yet it is
+/// known only if there is one day that it can start on; all blocks end at the same time of day.
 fn taken_away(reservation: &Reservation, kill: Duration) -> Option<Timestamp> {
     let Terms::Block(block) = &reservation.terms else { return None };
     let end = match (&block.window, &block.start, &block.approval) {

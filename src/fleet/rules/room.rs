@@ -193,7 +193,7 @@ fn holds(p: &Problems<'_>, reservation: &Reservation, held: u32, at: Timestamp) 
         (Terms::Block(_), Some(_)) => {
             format!("nothing any more: EC2 takes its nodes away {} before the end", p.parts.kill(reservation))
         }
-        (Terms::OnDemand { .. }, Some(_)) => "nothing any more".into(),
+        (Terms::OnDemand { .. }, Some(_)) => "nothing any more: it has ended".into(),
     }
 }
 

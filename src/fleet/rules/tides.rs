@@ -16,24 +16,27 @@ use crate::units::Duration;
 
 /// How far ahead sums and overlaps are looked at.
 pub const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 14);
-pub const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// How far ahead clock changes are told: every zone that has them has the next one within it.
 const YEAR: SignedDuration = SignedDuration::from_hours(24 * 366);
 
 pub fn check(p: &mut Problems<'_>) {
+    let users = reclaim::users(p.parts);
     for tide in p.parts.tides.values() {
         exceptions(p, tide);
+        let low = low_minutes(tide);
+        let turns = !never_turns(p, tide, &low);
+        let asks_first = !hard_reclaim(p, tide);
+        if turns {
+            windows(p, tide, &low);
+            clock_changes(p, tide);
+        }
+        if turns && asks_first {
+            reclaim::check(p, tide, &users);
+        }
         for loan in &tide.loans {
             lender(p, tide, loan);
             ranks(p, loan);
         }
-        let low = low_minutes(tide);
-        if never_turns(p, tide, &low) || hard_reclaim(p, tide) {
-            continue;
-        }
-        windows(p, tide, &low);
-        clock_changes(p, tide);
-        reclaim::check(p, tide);
         saves_nothing(p, tide);
     }
     overlaps(p);
