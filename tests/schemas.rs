@@ -792,6 +792,11 @@ const BROKEN: &[(Kind, &str, &str)] = &[
     (Kind::Reservation, "TW104", "{instanceType: p5.48xlarge, nodes: 1, onDemand: {}}"),
     (
         Kind::Reservation,
+        "TW104",
+        "{instanceType: p5.48xlarge, zone: us-west-2a, nodes: 1, manage: observe, onDemand: {}}",
+    ),
+    (
+        Kind::Reservation,
         "TW408",
         "{instanceType: p5.48xlarge, nodes: 65, capacityBlock: {duration: 7d, startBetween: {from: 2027-01-01, to: \
             2027-01-02}, maxUpfrontUsd: 1}}",
@@ -972,6 +977,12 @@ const BROKEN: &[(Kind, &str, &str)] = &[
         "{timeZone: UTC, cloud: {sim: {}}, kubernetes: {sim: {}}, hardware: [{name: a, gpu: nobody, gpus: 0}]}",
     ),
     (Kind::Fleet, "TW309", "{timeZone: UTC, cloud: {sim: {}}, kubernetes: {sim: {}}, fabric: {levels: [{name: a}]}}"),
+    (
+        Kind::Fleet,
+        "TW309",
+        "{timeZone: UTC, cloud: {sim: {}}, kubernetes: {sim: {}}, fabric: {levels: [{name: a, nodeLabel: \
+         kubernetes.io/hostname}, {name: b, nodeLabel: b}]}}",
+    ),
     (
         Kind::Fleet,
         "TW309",

@@ -5,6 +5,7 @@ mod init;
 mod schema;
 mod tide;
 mod validate;
+mod when;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
 //! `tidewright validate`: every mistake of a directory at once.
 
+use super::when::{Resolved, When};
 use super::{Common, DONE, Directory, ERROR, Output, colour, fail, print, talk};
 use crate::diag::{Code, codes, explain, nearest};
 use crate::load;
 use crate::render::diagnostics;
-use crate::units::Instant;
+use crate::units::ZoneName;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -22,9 +23,9 @@ pub struct Arguments {
     /// Tell the story of a code instead
     #[arg(long, value_name = "CODE")]
     explain: Option<String>,
-    /// Check the two weeks from this instant on, instead of from now
-    #[arg(long, value_name = "INSTANT")]
-    at: Option<Instant>,
+    /// Check the two weeks from this time on: in the fleet's zone, an instant with its offset, or `now`
+    #[arg(long, value_name = "TIME", default_value = "now")]
+    at: When,
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> u8 {
@@ -37,8 +38,16 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     if let Err(code) = common.one_of("validate", &[Output::Human, Output::Json, Output::Github, Output::Sarif]) {
         return code;
     }
-    let now = arguments.at.map_or_else(jiff::Timestamp::now, |at| at.0);
-    let checked = load::check(&arguments.directory.directory, now);
+    let loaded = load::load(&arguments.directory.directory);
+    let zone = loaded.time_zone().cloned().unwrap_or_else(ZoneName::utc);
+    let now = match arguments.at.resolve(&zone) {
+        Ok(Resolved { at, note }) => {
+            note.iter().for_each(|note| talk(note));
+            at
+        }
+        Err(message) => return fail(&message),
+    };
+    let checked = loaded.check(now);
     let (sources, found) = (&checked.sources, &checked.diagnostics);
     print(&match common.output {
         Output::Human => diagnostics::human(sources, found, colour()),

@@ -52,8 +52,8 @@ pub enum Purpose {
     Own,
     /// Lent until the tide turns.
     Lent { tide: TideName, from: QuotaName, to: QuotaName },
-    /// On its way back, and back at `due`.
-    Returning { tide: TideName, from: QuotaName, to: QuotaName, due: Timestamp },
+    /// On its way back: asked until `hard_at`, then evicted, and back at `due`.
+    Returning { tide: TideName, from: QuotaName, to: QuotaName, hard_at: Timestamp, due: Timestamp },
 }
 
 /// A quota at one instant.
@@ -179,6 +179,7 @@ impl Parts {
         let mut parts = Parting { next: 0, nodes, parts: Vec::new() };
         parts.take(pool.spares.value, own(), Purpose::Spare);
         if let Some((tide, phase)) = ruling {
+            let hard = tide.hard_at.value;
             for loan in tide.loans.iter().filter(|loan| loan.pool.value == pool.name.value) {
                 let (tide, from, to) = (tide.name.value.clone(), loan.from.value.clone(), loan.to.value.clone());
                 let (layout, purpose) = match phase {
@@ -188,7 +189,8 @@ impl Parts {
                         (layout, Purpose::Lent { tide, from, to })
                     }
                     Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => {
-                        (own(), Purpose::Returning { tide, from, to, due })
+                        let hard_at = due.checked_sub(hard.signed()).unwrap_or(due);
+                        (own(), Purpose::Returning { tide, from, to, hard_at, due })
                     }
                 };
                 parts.take(loan.nodes.value, layout, purpose);

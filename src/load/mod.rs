@@ -95,6 +95,9 @@ pub fn load(directory: &Path) -> Loaded {
     if loader.loaded.sources.is_empty() && loader.loaded.diagnostics.is_empty() {
         let said = nothing(format!("there is no YAML file in `{shown}`"), "write a fleet into it: tidewright init DIR");
         loader.loaded.diagnostics.push(said);
+    } else if loader.loaded.manifests.is_empty() && !loader.loaded.diagnostics.iter().any(Diagnostic::is_error) {
+        let message = format!("there is no document in any file of `{shown}`");
+        loader.loaded.diagnostics.push(nothing(message, "write a fleet into it, or name another directory"));
     }
     loader.mentioned(directory);
     loader.loaded

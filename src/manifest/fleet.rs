@@ -90,6 +90,10 @@ pub struct HardwareSpec {
     {"rule": "self.levels.all(l, !has(l.nodeLabel) || self.levels.exists_one(m, has(m.nodeLabel) && m.nodeLabel == \
         l.nodeLabel))",
      "message": "TW309: two levels read one label"},
+    {"rule": "!self.levels.exists(l, has(l.nodeLabel) && l.nodeLabel == 'kubernetes.io/hostname') || \
+        (has(self.levels[self.levels.size() - 1].nodeLabel) && \
+        self.levels[self.levels.size() - 1].nodeLabel == 'kubernetes.io/hostname')",
+     "message": "TW309: only the last level can be a single node"},
     {"rule": "self.levels.all(l, self.levels.exists_one(m, m.name == l.name))", "message": "TW207: a level is listed \
         twice"}
 ]))]

@@ -33,6 +33,11 @@ pub fn lower(all: &[Manifest], sources: &Sources, now: Timestamp) -> (Option<Fle
     let mut unread = Unread { blind: all.iter().any(|m| m.kind.is_none() || m.name.is_none()), ..Unread::default() };
     unread.broken = broken;
     one_fleet(&fleets, &unread, all.first().copied(), &mut found);
+    if fleets.len() > 1 {
+        // Several fleets in one directory: whatever else is wrong with them together comes of that.
+        found.retain(|diagnostic| diagnostic.code == codes::ONE_FLEET);
+        return (None, found);
+    }
     let sound = |manifest: &&&Manifest| !object(manifest).is_some_and(|object| unread.broken.contains(&object));
     // Of two Fleets nobody knows which is meant.
     let mut parts = match fleets.as_slice() {

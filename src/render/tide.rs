@@ -127,7 +127,7 @@ fn purpose(fleet: &Fleet, part: &Part, at: Timestamp, zone: &TimeZone) -> String
         Purpose::Spare => format!("{nodes} spare"),
         Purpose::Own => format!("{nodes} own"),
         Purpose::Lent { tide, from, to } => format!("{nodes} lent by {from} to {to}{}", by(tide)),
-        Purpose::Returning { tide, from, to, due } => {
+        Purpose::Returning { tide, from, to, due, .. } => {
             format!("{nodes} returning from {to} to {from} by {}{}", near(*due, at, zone), by(tide))
         }
     }

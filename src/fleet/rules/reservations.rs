@@ -11,6 +11,7 @@ use crate::fleet::build::Problems;
 use crate::fleet::config::Cloud;
 use crate::fleet::pool::Size;
 use crate::fleet::reservation::{Approval, Block, BlockWindow, Manage, Reservation, Terms};
+use crate::hardware::{Usage, catalogue};
 use crate::units::Duration;
 
 /// EC2 sells at most this many nodes in one block.
@@ -32,6 +33,9 @@ pub fn check(p: &mut Problems<'_>) {
             let hint = "add `id: cr-…`, or remove `manage: observe` to have it created";
             p.blame(Kind::Reservation, name.as_str(), said.hint(hint));
         }
+        if reservation.manage == Manage::Observe {
+            only_observed(p, name.as_str(), reservation);
+        }
         match &reservation.terms {
             Terms::OnDemand { .. } if reservation.zone.is_none() => {
                 let message = "an on-demand reservation needs `zone`";
@@ -45,6 +49,22 @@ pub fn check(p: &mut Problems<'_>) {
             Terms::OnDemand { .. } => {}
             Terms::Block(block) => self::block(p, name.as_str(), reservation, block),
         }
+    }
+}
+
+/// What another tool owns is neither given back nor bought here.
+fn only_observed(p: &mut Problems<'_>, name: &str, reservation: &Reservation) {
+    let at = match &reservation.terms {
+        Terms::OnDemand { cancel, .. } => cancel.as_ref().map(|cancel| cancel.at),
+        Terms::Block(block) => {
+            let extension = block.extend.as_ref().filter(|extend| extend.approval.is_some()).map(|extend| extend.at);
+            block.approval.as_ref().map(|approval| approval.at).or(extension)
+        }
+    };
+    if let Some(at) = at {
+        let message = format!("`{name}` is only observed: it is neither bought nor given back here");
+        let said = Diagnostic::error(codes::BLOCK_TERMS, message).at(at, "");
+        p.blame(Kind::Reservation, name, said.hint("remove this, or `manage: observe`"));
     }
 }
 
@@ -77,9 +97,20 @@ fn place(p: &mut Problems<'_>, name: &str, reservation: &Reservation) {
 }
 
 fn block(p: &mut Problems<'_>, name: &str, reservation: &Reservation, block: &Block) {
+    let is_known = p.is_sound(Kind::Reservation, name);
     let mut refuse = |message: String, at: Span, hint: &str| {
         p.blame(Kind::Reservation, name, Diagnostic::error(codes::BLOCK_TERMS, message).at(at, "").hint(hint));
     };
+    let known = catalogue().types.get(&reservation.instance_type.value);
+    let sold = known.is_some_and(|known| known.usage.is_empty() || known.usage.contains(&Usage::CapacityBlock));
+    if !sold && is_known {
+        let message = format!("EC2 sells no Capacity Blocks of {}", reservation.instance_type.value);
+        refuse(
+            message,
+            reservation.instance_type.at,
+            "name a type that `tidewright hardware TYPE` shows to be sold as one",
+        );
+    }
     const STEPS: &str = "EC2 sells whole days up to 14, then whole weeks up to 182 days";
     if !is_sold(block.duration.value) {
         refuse(format!("no block lasts {}", block.duration.value), block.duration.at, STEPS);

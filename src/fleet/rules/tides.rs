@@ -23,19 +23,19 @@ pub fn check(p: &mut Problems<'_>) {
     let users = reclaim::users(p.parts);
     for tide in p.parts.tides.values() {
         exceptions(p, tide);
-        for loan in &tide.loans {
-            lender(p, tide, loan);
-            ranks(p, loan);
-        }
         let low = low_minutes(tide);
         let turns = !never_turns(p, tide, &low);
         let asks_first = !hard_reclaim(p, tide);
         if turns {
             windows(p, tide, &low);
-            clock_changes(p, tide);
+            clock_changes(p, tide, &low);
         }
         if turns && asks_first {
             reclaim::check(p, tide, &users);
+        }
+        for loan in &tide.loans {
+            lender(p, tide, loan);
+            ranks(p, loan);
         }
         saves_nothing(p, tide);
     }
@@ -133,7 +133,7 @@ fn windows(p: &mut Problems<'_>, tide: &Tide, low: &[bool]) {
 }
 
 /// Told, not refused: the schedule says what happens then.
-fn clock_changes(p: &mut Problems<'_>, tide: &Tide) {
+fn clock_changes(p: &mut Problems<'_>, tide: &Tide, low: &[bool]) {
     let zone = tide.zone.zone();
     let Ok(until) = p.now.checked_add(YEAR) else { return };
     let changes: Vec<Date> = zone
@@ -154,6 +154,13 @@ fn clock_changes(p: &mut Problems<'_>, tide: &Tide) {
             let crosses = verb == "ends" && window.to.0 <= window.from.0;
             let here = if crosses { date.yesterday().is_ok_and(begins) } else { begins(*date) };
             let odd = here.then(|| Odd::of(&zone, *date, time.0)).flatten()?;
+            // Where another window goes on at this time of day, there is no edge.
+            let day = usize::from(date.weekday().to_monday_zero_offset().unsigned_abs());
+            let next = day * DAY_MINUTES + minute(time.0) + WEEK_MINUTES;
+            let other_side = if verb == "begins" { next - 1 } else { next };
+            if low[other_side % WEEK_MINUTES] {
+                return None;
+            }
             tide.turns_around(*date, time.0).then_some((date, odd))
         });
         if let Some((date, odd)) = falls {

@@ -71,7 +71,7 @@ fn parts(pool: &PoolTarget) -> Vec<String> {
                 Purpose::Spare => "spare".into(),
                 Purpose::Own => "own".into(),
                 Purpose::Lent { tide, from, to } => format!("lent by {from} to {to} ({tide})"),
-                Purpose::Returning { tide, from, to, due } => format!("back from {to} to {from} by {due} ({tide})"),
+                Purpose::Returning { tide, from, to, due, .. } => format!("back from {to} to {from} by {due} ({tide})"),
             };
             format!("{}..{} {} {purpose}", part.first, part.first + part.nodes, part.layout)
         })

@@ -297,7 +297,9 @@ fn part(part: &target::Part) -> Part {
         target::Purpose::Spare => (Purpose::Spare, None, None),
         target::Purpose::Own => (Purpose::Own, None, None),
         target::Purpose::Lent { tide, from, to } => (Purpose::Lent, Some((tide, from, to)), None),
-        target::Purpose::Returning { tide, from, to, due } => (Purpose::Returning, Some((tide, from, to)), Some(due)),
+        target::Purpose::Returning { tide, from, to, due, .. } => {
+            (Purpose::Returning, Some((tide, from, to)), Some(due))
+        }
     };
     Part {
         first: part.first,
