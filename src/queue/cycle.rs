@@ -124,6 +124,10 @@ impl Pass {
         line.preemptor.or_else(|| line.waiting.first().map(|&(.., job)| job))
     }
 
+    fn is_behind(&self, model: &Model<'_>, queue: usize, job: usize) -> bool {
+        self.lines[queue].waiting.contains(&place(model, job)) && self.head(queue) != Some(job)
+    }
+
     /// Puts a head back where it belongs; the answer is whether anything changed.
     fn settle_head(&mut self, model: &Model<'_>, one: &Nomination, outcome: Outcome) -> bool {
         let strict = model.queues[one.queue].spec.strategy == QueueingStrategy::StrictFifo;
@@ -168,6 +172,8 @@ impl Pass {
                 _ if !one.spec.active => WaitReason::Inactive,
                 None => WaitReason::NoSuchQueue,
                 Some(queue) if !model.queues[queue].takes_part => WaitReason::QueueStopped,
+                // What is known of one that was the head before is out of date.
+                Some(queue) if self.is_behind(model, queue, job) => WaitReason::BehindHead,
                 Some(_) => self.reasons.get(&job).copied().unwrap_or(WaitReason::BehindHead),
             };
             decisions.push(Decision::Wait { workload: one.uid.clone(), reason, parked });
