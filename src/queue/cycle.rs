@@ -17,6 +17,7 @@ use super::assign::{Nomination, Verdict, nominate};
 use super::fair::{Standing, champion, standing};
 use super::model::Model;
 use super::state::{Assignment, Mode, QueueingStrategy, Reclaim, WorkloadUid};
+use super::topology::Placement;
 use super::tree::Amounts;
 use super::{Decision, WaitReason};
 
@@ -189,8 +190,11 @@ struct Cycle {
     /// Victims of heads that went before.
     told: BTreeSet<usize>,
     /// Usage that counts for this cycle only.
-    lent: Vec<(usize, Amounts, usize, Vec<(usize, u32)>)>,
+    lent: Vec<Lent>,
 }
+
+/// What a job of a queue takes for a cycle, and on which nodes.
+type Lent = (usize, Amounts, usize, Placement);
 
 impl Cycle {
     fn process(

@@ -10,6 +10,7 @@
 //! high 1000, a number, or `-` for 0. The UID of a workload is its name.
 
 mod fair;
+mod nested;
 mod observed;
 mod oracle;
 mod properties;

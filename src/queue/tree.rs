@@ -113,11 +113,13 @@ impl Tree {
 
     /// Children, roots, subtree quotas from the leaves up and potentials from the roots down.
     fn connect(&mut self, first_cohort: usize, takes_part: &[bool]) {
-        for at in 0..self.nodes.len() {
-            let Some(parent) = self.nodes[at].parent else { continue };
-            if at >= first_cohort {
+        for at in first_cohort..self.nodes.len() {
+            if let Some(parent) = self.nodes[at].parent {
                 self.nodes[parent].child_cohorts.push(at);
-            } else if takes_part[at] {
+            }
+        }
+        for (at, _) in takes_part.iter().enumerate().filter(|(_, takes_part)| **takes_part) {
+            if let Some(parent) = self.nodes[at].parent {
                 self.nodes[parent].child_queues.push(at);
             }
         }

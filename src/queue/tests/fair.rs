@@ -165,3 +165,21 @@ fn a_tournament_is_held_in_every_cohort() {
         "+b, a? QuotaInUse",
     );
 }
+
+#[test]
+fn a_state_that_goes_round_for_ever_is_given_up() {
+    // While `low` counts as a victim its queue looks poor enough to take `back`. Then `low` is put back, `want` would
+    // be the richer one, and `back` comes in again before it. Kueue itself does not stop here.
+    check(
+        "fair
+         cohort c: 200
+         queue a in c: 200; reclaim any; weight 2
+         queue b in c: 500 lend 100; reclaim lower; within lower
+         run x a high 100 @2
+         run back a mid 400 @3
+         run low b low 300 @2
+         run y b high 100 @2
+         wait want b high 400 @101",
+        "-back fair want, +back, -back fair want, +back, -back fair want, +back, want? Unsettled",
+    );
+}

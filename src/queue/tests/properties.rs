@@ -100,7 +100,7 @@ fn campaign(seed: u64, rounds: usize, shape: &Shape, mut look: impl FnMut(&Queue
         look(&before, &decisions, &state);
     }
     assert!(evictions > rounds / 10, "only {evictions} evictions");
-    assert!(round_about * 20 < rounds, "{round_about} of {rounds} went round in circles");
+    assert!(round_about * 50 < rounds, "{round_about} of {rounds} went round in circles");
 }
 
 /// What a node takes from its parent, or (negative) can give it. Limits are checked on the way.
