@@ -141,6 +141,7 @@ fn queue(cohort: Option<&str>, quotas: Quotas, options: Vec<&str>) -> ClusterQue
             ["hold"] => queue.stop = StopPolicy::Hold,
             ["drain"] => queue.stop = StopPolicy::HoldAndDrain,
             ["next", "when", "borrowing"] => queue.fungibility.stop_when_borrowing = false,
+            ["preempt", "rather", "than", "borrow"] => queue.fungibility.preempt_over_borrow = true,
             ["stop", "when", "preempting"] => queue.fungibility.stop_when_preempting = true,
             _ => queue.weight = weight(option).unwrap_or_else(|| panic!("no such option: {option}")),
         }

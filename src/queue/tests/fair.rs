@@ -183,3 +183,33 @@ fn a_state_that_goes_round_for_ever_is_given_up() {
         "-back fair want, +back, -back fair want, +back, -back fair want, +back, want? Unsettled",
     );
 }
+
+#[test]
+fn a_head_within_quota_goes_before_a_smaller_share() {
+    // `a` borrows much, but not of the flavor it asks for.
+    check(
+        "fair
+         queue owner in c: 100, spot 1000
+         queue a in c: 100, spot 0
+         queue b in c: 0
+         run o owner - 100 @1
+         run r a - 500 @1 spot
+         wait a1 a low 100 @3
+         wait b1 b high 50 @2",
+        "+a1, b1? QuotaInUse",
+    );
+}
+
+#[test]
+fn a_queue_beside_a_cohort_goes_first_if_it_is_the_richer() {
+    let text = "
+        fair
+        cohort org: 900
+        cohort k in org:
+        queue k1 in k: 0
+        queue lone in org: 0
+        queue new in org: 0; reclaim any
+        wait n new - 200 @9\n";
+    evicts(&format!("{text} run a k1 - 300 @1\n run b lone - 500 @2"), "-b fair n");
+    evicts(&format!("{text} run a k1 - 500 @1\n run b lone - 300 @2"), "-a fair n");
+}

@@ -134,15 +134,16 @@ fn a_head_without_victims_keeps_its_room_for_a_cycle_only() {
 
 #[test]
 fn two_heads_that_want_the_same_victim_take_turns() {
-    check(
-        "queue a in c: 100; reclaim any
-         queue b in c: 100; reclaim any
-         queue guest in c: 0
-         run g guest low 200 @1
-         wait a1 a high 100 @2
-         wait b1 b high 100 @3",
-        "-g reclaim a1, +a1, +b1, g? QuotaInUse",
-    );
+    let text = "
+        queue a in c: 100; reclaim any
+        queue b in c: 100; reclaim any
+        queue guest in c: 0
+        run g guest low 200 @1
+        wait a1 a high 100 @2
+        wait b1 b high 100 @3";
+    let first = told(&step(&state(text)));
+    assert_eq!(first, ["-g reclaim a1", "a1? PendingPreemption", "b1? QuotaInUse"]);
+    check(text, "-g reclaim a1, +a1, +b1, g? QuotaInUse");
 }
 
 #[test]

@@ -280,6 +280,26 @@ fn borrowing_stops_the_search_for_a_flavor_by_default() {
     assert_eq!(state_of("; next when borrowing"), "spot");
 }
 
+#[test]
+fn a_queue_may_rather_preempt_than_borrow() {
+    let text = "
+        queue batch in c: 0, spot 100
+        run a serve low 100 @1
+        wait s serve high 100 @2\n";
+    check(&format!("{text} queue serve in c: 100, spot 0; within lower; next when borrowing"), "+s");
+    let rather = "queue serve in c: 100, spot 0; within lower; next when borrowing; preempt rather than borrow";
+    check(&format!("{text} {rather}"), "-a own s, +s, +a");
+}
+
+#[test]
+fn a_release_wakes_what_was_put_aside() {
+    let mut state = state("queue q: 100\nrun a q - 100 @0\nwait b q - 100 @2");
+    assert_eq!(settled(&mut state), "b? QuotaInUse");
+    state.workloads.get_mut("a").unwrap().active = false;
+    apply(&mut state, &Decision::Release { workload: "a".into() });
+    assert_eq!(settled(&mut state), "+b, a? Inactive");
+}
+
 // 6: priority.
 
 #[test]

@@ -80,7 +80,7 @@ impl Flat {
 fn victims_are_those_of_the_forty_lines() {
     let mut dice = Dice(20_260_101);
     let mut with_victims = 0;
-    for round in 0..20_000 {
+    for round in 0..10_000 {
         let queues = 2 + dice.below(3);
         let nominal: Vec<i64> = (0..queues).map(|_| dice.below_i64(6) * 100).collect();
         let mut flat = Flat { nominal, running: Vec::new() };
@@ -119,5 +119,5 @@ fn victims_are_those_of_the_forty_lines() {
         assert_eq!(seen, expected, "round {round}:\n{text}");
         with_victims += usize::from(!expected.is_empty());
     }
-    assert!(with_victims > 2_000, "only {with_victims} scenarios had victims");
+    assert!(with_victims > 1_000, "only {with_victims} scenarios had victims");
 }

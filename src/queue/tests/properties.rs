@@ -133,7 +133,7 @@ fn balance_of_cohort(state: &QueueState, name: &str) -> i64 {
 #[test]
 fn usage_stays_within_every_limit() {
     for fair in [false, true] {
-        campaign(1, 2_000, &Shape { fair, nested: true, limits: true, strict: true }, |_, _, after| {
+        campaign(1, 1_000, &Shape { fair, nested: true, limits: true, strict: true }, |_, _, after| {
             assert!(balance_of_cohort(after, "root") <= 0, "{after:#?}");
         });
     }
@@ -142,7 +142,7 @@ fn usage_stays_within_every_limit() {
 #[test]
 fn nobody_is_evicted_against_the_policy() {
     for fair in [false, true] {
-        campaign(2, 2_000, &Shape { fair, nested: true, limits: true, strict: true }, |before, decisions, _| {
+        campaign(2, 1_000, &Shape { fair, nested: true, limits: true, strict: true }, |before, decisions, _| {
             for decision in decisions {
                 let Decision::Preempt { victim, by, .. } = decision else { continue };
                 let (out, new) = (&before.workloads[victim], &before.workloads[by]);
@@ -171,7 +171,7 @@ fn nobody_is_evicted_against_the_policy() {
 #[test]
 fn a_queue_that_reclaims_from_anybody_gets_its_nominal() {
     for fair in [false, true] {
-        campaign(3, 2_000, &Shape { fair, nested: false, limits: true, strict: false }, |_, _, after| {
+        campaign(3, 1_000, &Shape { fair, nested: false, limits: true, strict: false }, |_, _, after| {
             for (uid, one) in after.workloads.iter().filter(|(_, one)| one.reservation.is_none()) {
                 let queue = &after.cluster_queues[&one.queue];
                 let nominal = queue.groups[0].flavors[0].quotas[GPU].nominal;

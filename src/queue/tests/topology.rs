@@ -109,6 +109,20 @@ fn preferred_goes_up_to_a_block_and_then_spreads() {
 }
 
 #[test]
+fn preferred_stays_in_one_block_if_it_can() {
+    // Free: three nodes in each rack of block 0; four, one, one and none in those of block 1.
+    let mut state = fabric("queue q: 256");
+    for (at, node) in [0, 4, 8, 12, 20, 21, 22, 24, 25, 26, 28, 29, 30, 31].into_iter().enumerate() {
+        let uid = format!("x{at}");
+        gang(&mut state, &uid, 0, 1, in_rack());
+        put(&mut state, &uid, &[node]);
+    }
+    gang(&mut state, "six", 0, 6, Some(TopologyRequest::Preferred("rack".into())));
+    settled(&mut state);
+    assert_eq!(where_is(&state, "six"), "g16 g17 g18 g19 g23 g27");
+}
+
+#[test]
 fn a_job_that_does_not_say_is_placed_if_all_flavors_have_a_topology() {
     let mut state = fabric("queue q: 256");
     gang(&mut state, "plain", 0, 1, None);
