@@ -19,8 +19,9 @@ pub struct QueueState {
     pub workloads: BTreeMap<WorkloadUid, Workload>,
     /// The flavors with a topology.
     pub topologies: BTreeMap<FlavorName, Topology>,
-    /// Workloads that Kueue tried and put aside until something is freed in their cohort, and why. Leave it empty where that
-    /// is not known: all are tried, as after a restart. Whoever changes quotas, nodes or workloads clears it.
+    /// Workloads that Kueue tried and put aside until something is freed in their cohort, and why. Leave it empty
+    /// where that is not known: all are tried, as after a restart. Whoever changes quotas, nodes or workloads clears
+    /// it.
     pub parked: BTreeMap<WorkloadUid, WaitReason>,
 }
 
