@@ -79,4 +79,16 @@ names! {
     Zone;
     /// A git revision.
     Revision;
+    /// A node of the cluster, by its host name.
+    NodeName;
+    /// A Kueue ClusterQueue.
+    ClusterQueueName;
+    /// A Kueue Cohort.
+    CohortName;
+    /// A Kueue ResourceFlavor.
+    FlavorName;
+    /// A resource as Kubernetes names it, such as `nvidia.com/gpu`.
+    ResourceName;
+    /// The UID of a Kueue Workload.
+    WorkloadUid;
 }

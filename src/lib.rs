@@ -9,6 +9,7 @@ pub mod units;
 pub mod hardware;
 pub mod fleet;
 pub mod manifest;
+pub mod queue;
 pub mod render;
 #[allow(clippy::disallowed_methods)]
 pub mod load;
