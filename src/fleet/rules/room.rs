@@ -84,6 +84,24 @@ impl<'a> Group<'a> {
         Self { pools, reservations, names }
     }
 
+    /// Now, and every instant at which the size of a pool or what it can reach is another. Most instants of a tide only
+    /// lend, and a group looks at all its pools at each of these.
+    fn changes(&self, p: &Problems<'_>, moments: &Moments<'_>) -> BTreeSet<Timestamp> {
+        let mut changes = BTreeSet::new();
+        for (pool, named) in self.pools.iter().zip(&self.names) {
+            let holds = |r: &usize, at| self.reservations[*r].holds_at(at, p.parts.kill(self.reservations[*r]));
+            let mut last = None;
+            for at in moments.instants(pool) {
+                let here = (moments.pool_at(pool, at).nodes, named.iter().map(|r| holds(r, at)).collect::<Vec<u32>>());
+                if last.as_ref() != Some(&here) {
+                    changes.insert(at);
+                    last = Some(here);
+                }
+            }
+        }
+        changes
+    }
+
     fn at(&self, p: &Problems<'_>, moments: &Moments<'_>, at: Timestamp) -> Instant {
         let sizes: Vec<u32> = self.pools.iter().map(|pool| moments.pool_at(pool, at).nodes).collect();
         let need = |(pool, size): (&&Pool, &u32)| pool.private_room().map_or(0, |room| size.saturating_sub(room));
@@ -108,8 +126,7 @@ impl<'a> Group<'a> {
 /// Checks pools that share reservations, and gives what they cost by the hour from each instant on.
 fn together<'a>(p: &mut Problems<'a>, moments: &Moments<'a>, pools: &[&'a Pool]) -> Vec<Line<'a>> {
     let group = Group::of(p, pools);
-    let instants: BTreeSet<Timestamp> = pools.iter().flat_map(|pool| moments.instants(pool)).collect();
-    let all: Vec<Instant> = instants.into_iter().map(|at| group.at(p, moments, at)).collect();
+    let all: Vec<Instant> = group.changes(p, moments).into_iter().map(|at| group.at(p, moments, at)).collect();
     let mut has_room = true;
     for index in 0..pools.len() {
         if let Some(now) = all.iter().find(|now| now.needs[index] > group.reach(index, now)) {
