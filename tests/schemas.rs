@@ -699,6 +699,7 @@ const BEYOND: &[Beyond] = &[
     beyond(Kind::Reservation, "TW408", "ends before it begins", OUR_WORDS),
     beyond(Kind::Reservation, "TW408", "the window lasts", OUR_WORDS),
     beyond(Kind::Reservation, "TW408", "extended by", OUR_WORDS),
+    beyond(Kind::Reservation, "TW408", "EC2 sells no Capacity Blocks of", CATALOGUE),
     beyond(Kind::GpuLayout, "TW304", "has no GPU", OTHER_OBJECTS),
     beyond(Kind::NodePool, "TW203", "there is no ", OTHER_OBJECTS),
     beyond(
@@ -790,6 +791,19 @@ fn agree(what: &str, manifests: &[Manifest], sources: &tidewright::diag::Sources
 /// One document for each rule that can be broken by it, with what else it needs to be whole.
 const BROKEN: &[(Kind, &str, &str)] = &[
     (Kind::Reservation, "TW104", "{instanceType: p5.48xlarge, nodes: 1, onDemand: {}}"),
+    (
+        Kind::Reservation,
+        "TW408",
+        "{id: cr-01234567, instanceType: p5.48xlarge, zone: us-west-2a, nodes: 1, manage: observe, \
+            onDemand: {cancel: true}}",
+    ),
+    (
+        Kind::Reservation,
+        "TW408",
+        "{id: cr-01234567, instanceType: p5.48xlarge, nodes: 1, manage: observe, capacityBlock: {duration: 7d, \
+            window: {from: 2027-01-01T11:30Z, to: 2027-01-08T11:30Z}, maxUpfrontUsd: 1, \
+            extend: {by: 7d, approval: {mandate: {upToUsd: 1, expires: 2027-01-01T00:00Z}}}}}",
+    ),
     (
         Kind::Reservation,
         "TW104",

@@ -19,7 +19,14 @@ use crate::units::{Duration, Usd};
     {"rule": "!has(self.capacityBlock) || self.nodes <= 64",
      "message": "TW408: one Capacity Block holds at most 64 nodes"},
     {"rule": "!has(self.capacityBlock) || !has(self.capacityBlock.window) || has(self.id)",
-     "message": "TW408: a block with a `window` needs its `id`"}
+     "message": "TW408: a block with a `window` needs its `id`"},
+    {"rule": "!has(self.manage) || self.manage != 'observe' || !has(self.onDemand) || !has(self.onDemand.cancel) || \
+        !self.onDemand.cancel",
+     "message": "TW408: what another tool owns is not given back here"},
+    {"rule": "!has(self.manage) || self.manage != 'observe' || !has(self.capacityBlock) || \
+        (!has(self.capacityBlock.approval) && \
+        (!has(self.capacityBlock.extend) || !has(self.capacityBlock.extend.approval)))",
+     "message": "TW408: what another tool owns is not bought here"}
 ]))]
 pub struct ReservationSpec {
     /// The id of a reservation that exists, to adopt it. Absent: it is created.
