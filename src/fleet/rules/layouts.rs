@@ -8,7 +8,7 @@ use crate::fleet::build::Problems;
 use crate::fleet::layout::{Cut, Layout, MigPart};
 use crate::fleet::pool::Pool;
 use crate::hardware::mig::{self, Geometry};
-use crate::hardware::{Gpu, Vendor};
+use crate::hardware::{Gpu, Vendor, catalogue};
 use crate::ids::{GpuModel, InstanceType, LayoutName, MigProfile};
 
 pub fn check(p: &mut Problems<'_>) {
@@ -27,7 +27,12 @@ pub fn check(p: &mut Problems<'_>) {
         .flat_map(|tide| &tide.loans)
         .filter_map(|loan| Some((parts.pools.get(&loan.pool.value)?, loan.layout.as_ref()?)));
     let mut told = Told::default();
-    for (pool, name) in own.chain(lent).collect::<Vec<_>>() {
+    let uses: Vec<_> = own.chain(lent).collect();
+    let used: BTreeSet<&LayoutName> = uses.iter().map(|(_, name)| &name.value).collect();
+    for layout in parts.layouts.values().filter(|layout| !used.contains(&layout.name.value)) {
+        fits_some_gpu(p, layout);
+    }
+    for (pool, name) in uses {
         let Some(layout) = parts.layouts.get(&name.value) else { continue };
         if p.is_sound(Kind::NodePool, pool.name.value.as_str()) {
             on_pool(p, layout, pool, name, &mut told);
@@ -180,6 +185,34 @@ fn instead(geometry: &Geometry, wanted: &BTreeMap<MigProfile, u32>) -> String {
         None => format!("{} would fill it: slices have fixed places in the GPU's memory", text(&fits)),
         Some((last, [])) => format!("{} would fit, and beside it {last}", text(&fits)),
         Some((last, more)) => format!("{} would fit, and beside it {} or {last}", text(&fits), more.join(", ")),
+    }
+}
+
+/// A layout that no pool uses yet can still be wrong on every GPU there is.
+fn fits_some_gpu(p: &mut Problems<'_>, layout: &Layout) {
+    let Cut::Mig(parts) = &layout.cut else { return };
+    let geometries = || catalogue().gpus.values().filter_map(|gpu| gpu.mig.as_ref());
+    for part in parts {
+        let wanted = part.counts();
+        if geometries().any(|geometry| mig::place(geometry, &wanted).is_ok()) {
+            continue;
+        }
+        let nowhere =
+            part.slices.iter().find(|(name, _)| !geometries().any(|geometry| geometry.profile(name).is_some()));
+        let said = match nowhere {
+            Some((profile, count)) => {
+                let known = geometries().flat_map(|geometry| &geometry.profiles).map(|profile| profile.name.as_str());
+                let near =
+                    nearest(profile.as_str(), known).map_or(String::new(), |near| format!("did you mean `{near}`? "));
+                Diagnostic::error(codes::UNKNOWN_SLICE, format!("no GPU has a slice `{profile}`"))
+                    .at(count.at, "")
+                    .hint(format!("{near}`tidewright hardware h100-sxm` shows what a GPU can be cut into"))
+            }
+            None => Diagnostic::error(codes::SLICES_DO_NOT_FIT, format!("{} fit on no GPU together", text(&wanted)))
+                .at(part.span(), "")
+                .hint("`tidewright hardware h100-sxm` shows what a GPU can be cut into"),
+        };
+        p.blame(Kind::GpuLayout, layout.name.value.as_str(), said);
     }
 }
 

@@ -188,6 +188,15 @@ fn ends_as_usual(p: &mut Problems<'_>, at: Span, window: &BlockWindow) {
 
 fn approval(p: &mut Problems<'_>, name: &str, block: &Block) {
     let Some(approval) = &block.approval else { return };
+    if let Approval::Mandate(mandate) = &approval.value
+        && mandate.expires.0 <= p.now
+        && block.window.is_none()
+    {
+        // A warning: it was right while it lasted.
+        let message = format!("the mandate of `{name}` ended at {}: nothing is bought on it any more", mandate.expires);
+        let said = Diagnostic::warning(codes::BLOCK_TERMS, message).at(approval.at, "");
+        p.say(said.hint("write a new one, or `id` and `window` if the block is bought"));
+    }
     let (amount, what) = match &approval.value {
         Approval::Offering(offering) => (offering.fee_usd, "the offering costs"),
         Approval::Mandate(mandate) => (mandate.up_to_usd, "the mandate goes up to"),
