@@ -228,11 +228,6 @@ fn resolve(zone: &TimeZone, wall: DateTime, choose: impl Fn(Timestamp, Timestamp
     }
 }
 
-/// Whether the clock skips or repeats this time of day on this date.
-pub fn is_ambiguous(zone: &TimeZone, date: Date, time: Time) -> bool {
-    zone.to_ambiguous_timestamp(date.to_datetime(time)).is_ambiguous()
-}
-
 /// Sorted intervals that neither touch nor overlap.
 fn merge<T: Ord + Copy>(mut intervals: Vec<(T, T)>) -> Vec<(T, T)> {
     intervals.retain(|(start, end)| start < end);
