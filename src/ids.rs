@@ -5,9 +5,10 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -24,6 +25,12 @@ macro_rules! names {
 
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
                 Self(text.into())
             }
         }
@@ -91,4 +98,103 @@ names! {
     ResourceName;
     /// The UID of a Kueue Workload.
     WorkloadUid;
+    /// The identity of a fleet in one cluster: what its tags, tokens and ledger carry. It outlives a rename.
+    FleetUid;
+    /// An instance as the cloud names it, such as `i-0123456789abcdef0`.
+    InstanceId;
+    /// A reservation as the cloud names it, such as `cr-0123456789abcdef0`.
+    ReservationId;
+    /// An offer of a Capacity Block, such as `cb-0123456789abcdef0`.
+    OfferingId;
+    /// A placement group.
+    GroupName;
+    /// A launch template.
+    TemplateName;
+    /// A namespace of the cluster.
+    NamespaceName;
+    /// The UID that the cluster gave a node, a pod or an owner.
+    Uid;
+    /// What makes a repeated request the same request.
+    Token;
+    /// A SHA-256 of content, as 64 hexadecimal digits.
+    Digest;
+    /// The identity of a plan: the digest of its input.
+    PlanId;
+    /// A step of a plan: verb, subject, generation. The same over replans.
+    StepId;
 }
+
+/// One place for a node in a pool, written `train/3`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SlotId {
+    pub pool: PoolName,
+    pub index: u32,
+}
+
+/// An object with a namespace, written `vision/train-7`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NamespacedName {
+    pub namespace: NamespaceName,
+    pub name: Arc<str>,
+}
+
+impl SlotId {
+    pub fn new(pool: &PoolName, index: u32) -> Self {
+        Self { pool: pool.clone(), index }
+    }
+}
+
+impl fmt::Display for SlotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.pool, self.index)
+    }
+}
+
+impl FromStr for SlotId {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (pool, index) = text.rsplit_once('/').ok_or_else(|| format!("`{text}` is no slot: write train/3"))?;
+        let index = index.parse().map_err(|_| format!("`{text}` is no slot: write train/3"))?;
+        Ok(Self { pool: pool.into(), index })
+    }
+}
+
+impl NamespacedName {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for NamespacedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl FromStr for NamespacedName {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (namespace, name) =
+            text.split_once('/').ok_or_else(|| format!("`{text}` has no namespace: write namespace/name"))?;
+        Ok(Self::new(namespace, name))
+    }
+}
+
+/// Written as one text, so that it can be the key of a map in JSON.
+macro_rules! as_text {
+    ($($name:ty),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+
+as_text!(SlotId, NamespacedName);

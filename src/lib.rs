@@ -9,10 +9,22 @@ pub mod units;
 pub mod hardware;
 pub mod fleet;
 pub mod manifest;
+pub mod observed;
+pub mod effect;
 pub mod queue;
+pub mod compile;
+pub mod plan;
+pub mod audit;
+pub mod status;
 pub mod render;
 #[allow(clippy::disallowed_methods)]
 pub mod load;
+#[allow(clippy::disallowed_methods)]
+pub mod provider;
+pub mod apply;
+pub mod round;
+#[allow(clippy::disallowed_methods)]
+pub mod scenario;
 #[allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::disallowed_types)]
 pub mod cli;
 

@@ -15,6 +15,7 @@ pub mod quota;
 pub mod reservation;
 pub mod rules;
 pub mod ruling;
+pub mod standing;
 pub mod target;
 #[cfg(test)]
 pub mod testing;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::launch::{Launch, Taint};
 use super::updates::Updates;
 use crate::diag::At;
@@ -32,7 +34,7 @@ pub enum Size {
 }
 
 /// One place that nodes come from.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Source {
     Reservation(ReservationName),
     OnDemand { max: u32 },

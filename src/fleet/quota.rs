@@ -64,7 +64,7 @@ pub enum Amount {
 }
 
 /// What some nodes hold, in every unit at once. A node without GPUs counts as a node.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Supply {
     pub nodes: u32,
     pub gpus: u32,

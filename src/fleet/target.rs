@@ -4,27 +4,31 @@
 //! nothing changes gives the same target. Called by the planner and by `tidewright tide`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::pool::{Pool, Size};
 use super::quota::{Amount, Supply};
 use super::ruling::Rulings;
+use super::standing::Standing;
 use super::tide::{Phase, Tide};
 use super::{Fleet, Parts};
 use crate::ids::{LayoutName, PoolName, QuotaName, TideName};
 
 /// What the fleet should be at one instant.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
+    /// What is the same at every hour.
+    pub standing: Arc<Standing>,
     pub pools: BTreeMap<PoolName, PoolTarget>,
     pub quotas: BTreeMap<QuotaName, QuotaTarget>,
     pub tides: BTreeMap<TideName, Phase>,
 }
 
 /// A pool at one instant.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PoolTarget {
     pub renamed_from: Option<PoolName>,
     /// How many nodes it should have. For a pool that fills its reservations: how many they are certain to hold.
@@ -34,7 +38,7 @@ pub struct PoolTarget {
 }
 
 /// Neighbouring slots of a pool that serve one purpose.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Part {
     /// The first slot.
     pub first: u32,
@@ -43,7 +47,7 @@ pub struct Part {
     pub purpose: Purpose,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {
     /// Kept out of the queues, to replace a sick node at once.
@@ -57,21 +61,21 @@ pub enum Purpose {
 }
 
 /// A quota at one instant.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct QuotaTarget {
     pub shares: BTreeMap<PoolName, ShareTarget>,
     /// What it has from other quotas while the tide is low.
     pub loans: Vec<LoanTarget>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ShareTarget {
     pub guarantee: Amount,
     pub borrow: Option<Amount>,
     pub lend: Option<Amount>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LoanTarget {
     pub tide: TideName,
     pub pool: PoolName,
@@ -81,7 +85,7 @@ pub struct LoanTarget {
 }
 
 /// One thing that is different after an instant.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
     Tide { tide: TideName, phase: Phase },
@@ -92,7 +96,7 @@ pub enum Change {
 impl Fleet {
     /// What the fleet means at an instant.
     pub fn target_at(&self, now: Timestamp) -> Target {
-        self.target(now, &Rulings::between(self.tides.values(), now, now))
+        self.target(now, &Rulings::between(self.tides.values(), now, now), &Arc::new(self.standing()))
     }
 
     /// Every instant after `from` and up to `to` at which the target changes, with what changes.
@@ -104,10 +108,11 @@ impl Fleet {
                 instants.extend([start, end]);
             }
         }
-        let mut before = self.target(from, &rulings);
+        let standing = Arc::new(self.standing());
+        let mut before = self.target(from, &rulings, &standing);
         let mut found = Vec::new();
         for at in instants.into_iter().filter(|at| from < *at && *at <= to) {
-            let after = self.target(at, &rulings);
+            let after = self.target(at, &rulings, &standing);
             let changes = changes(&before, &after);
             if !changes.is_empty() {
                 found.push((at, changes));
@@ -117,12 +122,12 @@ impl Fleet {
         found
     }
 
-    fn target(&self, now: Timestamp, rulings: &Rulings<'_>) -> Target {
+    fn target(&self, now: Timestamp, rulings: &Rulings<'_>, standing: &Arc<Standing>) -> Target {
         let tides = self.tides.keys().map(|name| (name.clone(), rulings.phase_at(name, now))).collect();
         let pools =
             self.pools.iter().map(|(name, pool)| (name.clone(), self.pool_at(pool, rulings.at(name, now), now)));
         let pools: BTreeMap<PoolName, PoolTarget> = pools.collect();
-        Target { quotas: self.quotas_at(&pools), pools, tides }
+        Target { standing: standing.clone(), quotas: self.quotas_at(&pools), pools, tides }
     }
 }
 

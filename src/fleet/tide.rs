@@ -48,7 +48,7 @@ pub struct Resize {
 }
 
 /// Where the tide is. Holds instants, never `now`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Phase {
     High,

@@ -1,0 +1,1 @@
+//! Walks a plan: reads again, calls providers, tells what happened. One task; time only through `Clock`.

@@ -1,0 +1,1 @@
+//! Target in, the cloud and cluster objects that are wanted out. Pure.

@@ -1,0 +1,76 @@
+//! The cloud and cluster objects that are wanted, as plain data. Made by `compile`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{canonical, digest_of};
+use crate::fleet::launch::{Launch, Taint};
+use crate::ids::{Digest, GroupName, InstanceType, LayoutName, PoolName, ResourceName, TemplateName};
+use crate::observed::ObjectKey;
+
+/// Everything that is wanted beside the nodes themselves, and what a node must look like.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Desired {
+    /// In the order in which they can be written: who is named comes before who names it.
+    pub objects: Vec<Object>,
+    /// Objects that a document says are over: `retire: true`.
+    pub retired: Vec<ObjectKey>,
+    pub pools: BTreeMap<PoolName, PoolObjects>,
+}
+
+/// What a pool's nodes are launched with and what they carry.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PoolObjects {
+    pub template: Template,
+    pub group: Option<GroupName>,
+    /// Made by us, as the pool's own.
+    pub group_is_ours: bool,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    /// How a node is cut: one entry for each layout that any part of the pool may have, now or with the tide.
+    pub layouts: BTreeMap<LayoutName, LaidOut>,
+}
+
+/// What a node says when it is cut as a layout wants.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LaidOut {
+    /// The labels that order it: mig-manager's and the device plugin's.
+    pub labels: BTreeMap<String, String>,
+    /// What must then be allocatable.
+    pub allocatable: BTreeMap<ResourceName, i64>,
+    /// GPU resources that must be gone.
+    pub absent: Vec<ResourceName>,
+}
+
+/// A launch template.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Template {
+    pub name: TemplateName,
+    pub instance_type: InstanceType,
+    pub launch: Option<Launch>,
+    /// Registration labels and taints: a taint after the join is a race. They are no part of the digest, because they
+    /// are changed on running nodes.
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    /// Of what a running node cannot change: type, image, bootstrap, role, interfaces, volumes.
+    pub digest: Digest,
+}
+
+/// An object of the cluster.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Object {
+    pub key: ObjectKey,
+    /// Without `apiVersion`, `kind` and `metadata`: `spec`, `value`, `data` and so on, as the API has them.
+    pub body: Value,
+    pub digest: Digest,
+}
+
+impl Object {
+    pub fn new(key: ObjectKey, body: Value) -> Self {
+        let body = canonical(&body);
+        let digest = digest_of(&body);
+        Self { key, body, digest }
+    }
+}

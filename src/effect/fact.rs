@@ -1,0 +1,301 @@
+//! What can be looked at again: the preconditions of a step, and what a step waits for.
+//!
+//! [`Fact::verdict`] is the one judge, for `apply`, `audit` and tests. It reads a snapshot that may hold only the
+//! things that the fact names (`Fact::subjects`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::desired::LaidOut;
+use super::marks::{CORDON, MIG_CONFIG, MIG_STATE, Mark};
+use crate::ids::{Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
+use crate::observed::{InstanceState, ObjectKey, Observed, PodSeen};
+
+/// How long the scheduler may still act on what it saw before a cordon.
+pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Fact {
+    /// The instance is terminated.
+    Gone(InstanceId),
+    /// The instance is there and is not on its way out.
+    Live(InstanceId),
+    /// The reservation has this many places that nobody holds.
+    Free { reservation: ReservationId, places: u32 },
+    /// The reservation can be launched into.
+    Active(ReservationId),
+    /// The instance's node is in the cluster, ready, and these resources are allocatable.
+    Joined { instance: InstanceId },
+    /// The node carries our cordon, and has for as long as the scheduler may lag.
+    Settled(NodeName),
+    /// The node carries our cordon.
+    Cordoned(NodeName),
+    /// Beside what a drain leaves, the node holds no pod but these. `Settled` is part of it.
+    HoldsOnly { node: NodeName, pods: BTreeSet<Uid> },
+    /// The node holds nothing but what a drain leaves, and none can come.
+    Empty(NodeName),
+    /// The node is cut as ordered: the labels, the state, and what is allocatable.
+    LaidOut { node: NodeName, laid_out: LaidOut },
+    /// The workload said after `since` that its work is saved, or is gone, or `until` has passed.
+    Saved { workload: WorkloadUid, since: Timestamp, until: Timestamp },
+    /// The workload holds no quota, and its pods are gone.
+    Released(WorkloadUid),
+    /// The object is as it was: its digest, or none where it was not there.
+    Unchanged { object: ObjectKey, body: Option<Digest> },
+    /// All of these conditions of the node are true.
+    Admitted { node: NodeName, conditions: Vec<String> },
+    /// The node is there and ready.
+    Ready(NodeName),
+    /// An instant has come.
+    After(Timestamp),
+}
+
+/// What a fact is about: what has to be read again.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Subject {
+    Instance(InstanceId),
+    Reservation(ReservationId),
+    /// With the pods on it.
+    Node(NodeName),
+    /// The node of an instance, and the instance.
+    NodeOf(InstanceId),
+    /// With its pods.
+    Workload(WorkloadUid),
+    Object(ObjectKey),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Holds,
+    /// It does not hold now; it may in time.
+    NotYet(String),
+    /// It will not hold by waiting: another plan is needed.
+    Never(String),
+    /// It could not be read.
+    Unknown(String),
+}
+
+impl Fact {
+    pub fn subjects(&self) -> Vec<Subject> {
+        match self {
+            Self::Gone(id) | Self::Live(id) => vec![Subject::Instance(id.clone())],
+            Self::Free { reservation, .. } | Self::Active(reservation) => {
+                vec![Subject::Reservation(reservation.clone())]
+            }
+            Self::Joined { instance } => vec![Subject::NodeOf(instance.clone())],
+            Self::Settled(node)
+            | Self::Cordoned(node)
+            | Self::HoldsOnly { node, .. }
+            | Self::Empty(node)
+            | Self::LaidOut { node, .. }
+            | Self::Admitted { node, .. }
+            | Self::Ready(node) => vec![Subject::Node(node.clone())],
+            Self::Saved { workload, .. } | Self::Released(workload) => vec![Subject::Workload(workload.clone())],
+            Self::Unchanged { object, .. } => vec![Subject::Object(object.clone())],
+            Self::After(_) => Vec::new(),
+        }
+    }
+
+    /// Whether it holds in this snapshot at this instant.
+    pub fn verdict(&self, seen: &Observed, now: Timestamp) -> Verdict {
+        match self {
+            Self::Gone(id) => gone(seen, id),
+            Self::Live(id) => live(seen, id),
+            Self::Free { reservation, places } => match seen.cloud.reservations.seen().get(reservation) {
+                Some(found) if found.available >= *places => Verdict::Holds,
+                Some(found) => not_yet(format!("{reservation} has {} of {places} places free", found.available)),
+                None => unread(&seen.cloud.reservations, format!("{reservation} is not there")),
+            },
+            Self::Active(id) => match seen.cloud.reservations.seen().get(id) {
+                Some(found) if found.state == crate::observed::ReservationState::Active => Verdict::Holds,
+                Some(found) => not_yet(format!("{id} is {:?}", found.state)),
+                None => unread(&seen.cloud.reservations, format!("{id} is not there")),
+            },
+            Self::Joined { instance } => joined(seen, instance),
+            Self::Settled(node) => settled(seen, node, now),
+            Self::Cordoned(node) => cordoned(seen, node).map_or_else(|verdict| verdict, |_| Verdict::Holds),
+            Self::HoldsOnly { node, pods } => match settled(seen, node, now) {
+                Verdict::Holds => holds_only(seen, node, pods),
+                other => other,
+            },
+            Self::Empty(node) => match settled(seen, node, now) {
+                Verdict::Holds => empty(seen, node),
+                other => other,
+            },
+            Self::LaidOut { node, laid_out } => laid_out_as(seen, node, laid_out),
+            Self::Saved { workload, since, until } => {
+                let found = seen.cluster.workloads.seen().get(workload);
+                match found {
+                    _ if now >= *until => Verdict::Holds,
+                    None => unread_or(&seen.cluster.workloads, Verdict::Holds),
+                    Some(found) if found.saved.is_some_and(|at| at >= *since) => Verdict::Holds,
+                    Some(found) => not_yet(format!("{} has not saved its work", found.name)),
+                }
+            }
+            Self::Released(workload) => released(seen, workload),
+            Self::Unchanged { object, body } => {
+                let found = seen.cluster.objects.seen().get(object).map(|found| super::digest_of(&found.body));
+                match (found, body) {
+                    (found, body) if found == *body => Verdict::Holds,
+                    (None, Some(_)) => unread(&seen.cluster.objects, format!("{object} is gone")),
+                    (Some(_), None) => Verdict::Never(format!("{object} is there already")),
+                    _ => Verdict::Never(format!("{object} was changed by somebody")),
+                }
+            }
+            Self::Admitted { node, conditions } => admitted(seen, node, conditions),
+            Self::Ready(node) => match seen.cluster.nodes.seen().get(node) {
+                Some(found) if found.ready => Verdict::Holds,
+                Some(_) => not_yet(format!("{node} is not ready")),
+                None => unread(&seen.cluster.nodes, format!("{node} is not there")),
+            },
+            Self::After(at) if now >= *at => Verdict::Holds,
+            Self::After(at) => not_yet(format!("it is not {at} yet")),
+        }
+    }
+}
+
+fn not_yet(why: String) -> Verdict {
+    Verdict::NotYet(why)
+}
+
+fn unread_or<T>(read: &crate::observed::Read<T>, verdict: Verdict) -> Verdict {
+    match read.gap() {
+        Some(gap) => Verdict::Unknown(format!("{}: {}", gap.what, gap.why)),
+        None => verdict,
+    }
+}
+
+fn unread<T>(read: &crate::observed::Read<T>, why: String) -> Verdict {
+    unread_or(read, Verdict::Never(why))
+}
+
+fn gone(seen: &Observed, id: &InstanceId) -> Verdict {
+    match seen.cloud.instances.seen().get(id).map(|found| &found.state) {
+        Some(InstanceState::Terminated) => Verdict::Holds,
+        Some(state) => not_yet(format!("{id} is {state:?}")),
+        // A terminated instance stays listed for an hour. One that is missing may be hidden: absence is no proof.
+        None => not_yet(format!("{id} is not listed")),
+    }
+}
+
+fn live(seen: &Observed, id: &InstanceId) -> Verdict {
+    match seen.cloud.instances.seen().get(id) {
+        Some(found) if found.state.serves() => Verdict::Holds,
+        Some(found) => Verdict::Never(format!("{id} is {:?}", found.state)),
+        None => unread(&seen.cloud.instances, format!("{id} is not listed")),
+    }
+}
+
+fn joined(seen: &Observed, id: &InstanceId) -> Verdict {
+    if let Some(found) = seen.cloud.instances.seen().get(id)
+        && !found.state.serves()
+    {
+        return Verdict::Never(format!("{id} is {:?}", found.state));
+    }
+    match seen.cluster.nodes.seen().values().find(|node| node.instance.as_ref() == Some(id)) {
+        Some(node) if node.ready => Verdict::Holds,
+        Some(_) => not_yet(format!("the node of {id} is not ready")),
+        None => not_yet(format!("the node of {id} has not joined")),
+    }
+}
+
+fn cordoned(seen: &Observed, name: &NodeName) -> Result<Mark, Verdict> {
+    let Some(node) = seen.cluster.nodes.seen().get(name) else {
+        return Err(unread(&seen.cluster.nodes, format!("{name} is not there")));
+    };
+    match node.annotation(CORDON) {
+        Some(mark) => Ok(Mark::parse(mark)),
+        None => Err(Verdict::Never(format!("{name} does not carry our cordon"))),
+    }
+}
+
+fn settled(seen: &Observed, name: &NodeName, now: Timestamp) -> Verdict {
+    match cordoned(seen, name) {
+        Ok(mark) if now.duration_since(mark.since) >= SETTLE => Verdict::Holds,
+        Ok(_) => not_yet(format!("{name} was cordoned less than {}s ago", SETTLE.as_secs())),
+        Err(verdict) => verdict,
+    }
+}
+
+fn on<'a>(seen: &'a Observed, node: &NodeName) -> impl Iterator<Item = &'a PodSeen> {
+    let node = node.clone();
+    seen.cluster.pods.seen().iter().filter(move |pod| pod.node.as_ref() == Some(&node) && pod.counts())
+}
+
+fn holds_only(seen: &Observed, node: &NodeName, pods: &BTreeSet<Uid>) -> Verdict {
+    if seen.cluster.pods.gap().is_some() {
+        return unread(&seen.cluster.pods, String::new());
+    }
+    match on(seen, node).find(|pod| !pods.contains(&pod.uid)) {
+        None => Verdict::Holds,
+        Some(pod) => Verdict::Never(format!("{} came to {node}", pod.name)),
+    }
+}
+
+fn empty(seen: &Observed, node: &NodeName) -> Verdict {
+    if seen.cluster.pods.gap().is_some() {
+        return unread(&seen.cluster.pods, String::new());
+    }
+    let mut left = on(seen, node);
+    match left.next() {
+        None => Verdict::Holds,
+        Some(pod) => not_yet(format!("{} and {} more are still on {node}", pod.name, left.count())),
+    }
+}
+
+fn laid_out_as(seen: &Observed, name: &NodeName, wanted: &LaidOut) -> Verdict {
+    let Some(node) = seen.cluster.nodes.seen().get(name) else {
+        return unread(&seen.cluster.nodes, format!("{name} is not there"));
+    };
+    if let Some((key, value)) = wanted.labels.iter().find(|(key, value)| node.labels.get(*key) != Some(*value)) {
+        return Verdict::Never(format!("{name} is not labelled {key}={value}"));
+    }
+    let state = node.labels.get(MIG_STATE).map(String::as_str);
+    if wanted.labels.contains_key(MIG_CONFIG) {
+        match state {
+            Some("success") => {}
+            Some("failed") => return Verdict::Never(format!("mig-manager failed on {name}")),
+            other => return not_yet(format!("mig-manager on {name} says {}", other.unwrap_or("nothing"))),
+        }
+    }
+    if allocatable_is(&node.allocatable, wanted) {
+        Verdict::Holds
+    } else {
+        not_yet(format!("the device plugin on {name} does not show the GPUs yet"))
+    }
+}
+
+/// Whether a node shows what a cut promises: at least this much, and nothing of what must be gone.
+pub fn allocatable_is(allocatable: &BTreeMap<crate::ids::ResourceName, i64>, wanted: &LaidOut) -> bool {
+    let of = |name: &crate::ids::ResourceName| allocatable.get(name).copied().unwrap_or(0);
+    wanted.allocatable.iter().all(|(name, amount)| of(name) >= *amount)
+        && wanted.absent.iter().all(|name| of(name) == 0)
+}
+
+fn released(seen: &Observed, uid: &WorkloadUid) -> Verdict {
+    if seen.cluster.pods.gap().is_some() {
+        return unread(&seen.cluster.pods, String::new());
+    }
+    match seen.cluster.workloads.seen().get(uid) {
+        Some(found) if found.reserved.is_some() => not_yet(format!("{} still holds its quota", found.name)),
+        Some(_) | None => {
+            let left = seen.cluster.pods.seen().iter().filter(|pod| pod.workload.as_ref() == Some(uid)).count();
+            if left == 0 { Verdict::Holds } else { not_yet(format!("{left} pods are still there")) }
+        }
+    }
+}
+
+fn admitted(seen: &Observed, name: &NodeName, conditions: &[String]) -> Verdict {
+    let Some(node) = seen.cluster.nodes.seen().get(name) else {
+        return unread(&seen.cluster.nodes, format!("{name} is not there"));
+    };
+    let holds = |kind: &String| {
+        node.conditions.get(kind).is_some_and(|found| found.status == crate::fleet::policy::ConditionStatus::True)
+    };
+    match conditions.iter().find(|kind| !holds(kind)) {
+        None => Verdict::Holds,
+        Some(kind) => not_yet(format!("{name} does not say {kind}")),
+    }
+}

@@ -1,0 +1,492 @@
+//! Our only memory, and the changes that are made to it.
+//!
+//! It lives in the cluster, in parts that are swapped one by one on the version that was read: a head, and one part a
+//! pool. In flight is what has an open intent that the snapshot does not explain: a function, so after a crash nothing
+//! is rebuilt. Every change is a [`LedgerChange`], applied by [`Ledger::change`] and nothing else.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
+use super::effects::Effects;
+use crate::fleet::policy::Remedy;
+use crate::ids::{
+    Digest, FleetUid, InstanceId, NodeName, PlanId, PoolName, ReservationId, ReservationName, SlotId, TideName,
+};
+
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Ledger {
+    pub head: Head,
+    pub pools: BTreeMap<PoolName, PoolLedger>,
+}
+
+/// What belongs to the fleet as a whole.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// None until the first record.
+    pub fleet: Option<FleetUid>,
+    /// What the last snapshot that was believed had.
+    pub trusted: Option<Counts>,
+    pub reservations: BTreeMap<ReservationName, HeldReservation>,
+    /// What is left of each approval that was opened, by the digest of the plan that it was given for. One that is
+    /// used up stays, empty, and never opens again.
+    pub approvals: BTreeMap<Digest, Opened>,
+    pub purchases: Vec<Purchase>,
+    pub frozen: Vec<Freeze>,
+    pub quarantined: BTreeMap<NodeName, Quarantine>,
+    /// Tides that were turned before their time, and when.
+    pub recalled: BTreeMap<TideName, Recall>,
+}
+
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct PoolLedger {
+    pub slots: BTreeMap<u32, Slot>,
+    /// Slots whose nodes were removed by choice within the last hour, and when.
+    pub removed: Vec<(u32, Timestamp)>,
+}
+
+/// One place for a node.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Slot {
+    /// Of the last request; the next one is one more.
+    pub generation: u32,
+    pub instance: Option<InstanceId>,
+    /// A node that was there already and is claimed.
+    pub node: Option<NodeName>,
+    pub intent: Option<Intent<LaunchRequest>>,
+    pub launched: Option<Timestamp>,
+    /// Since when the instance is missing from whole reads.
+    pub missing_since: Option<Timestamp>,
+    /// Sources of the pool that refused for want of capacity, and when.
+    pub refused: BTreeMap<u32, Timestamp>,
+    /// What was done about its health, newest last.
+    pub remedies: Vec<Treated>,
+}
+
+/// A request that was or will be sent, whole: it is repeated byte for byte until there is a definite answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Intent<T> {
+    pub request: T,
+    pub plan: PlanId,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct HeldReservation {
+    pub generation: u32,
+    pub id: Option<ReservationId>,
+    pub intent: Option<Intent<ReserveRequest>>,
+    pub refused: Option<Timestamp>,
+}
+
+/// A Capacity Block, or more time for one, that we bought or tried to buy.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Purchase {
+    pub intent: Intent<PurchaseRequest>,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Sent, or about to be: nobody knows. A person decides unless the block shows up.
+    Open,
+    Bought(ReservationId),
+    Refused(String),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Opened {
+    pub left: Effects,
+    pub by: String,
+    pub at: Timestamp,
+}
+
+/// Nothing is done to this, and who says so.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Freeze {
+    pub scope: Scope,
+    pub by: String,
+    pub at: Timestamp,
+    pub reason: String,
+    /// Also what has a deadline of its own, such as the drain before a Capacity Block ends.
+    pub all: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Scope {
+    Fleet,
+    Pool(PoolName),
+    Node(NodeName),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Quarantine {
+    pub by: String,
+    pub at: Timestamp,
+    pub reason: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Recall {
+    pub at: Timestamp,
+    pub by: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Treated {
+    pub at: Timestamp,
+    pub remedy: Remedy,
+    /// Which rule of the policy, by its place.
+    pub rule: u32,
+}
+
+/// How much a snapshot had.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Counts {
+    pub instances: u32,
+    pub nodes: u32,
+}
+
+/// One change of what we remember.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum LedgerChange {
+    /// The first of all.
+    Begin {
+        fleet: FleetUid,
+    },
+    Trust(Counts),
+    /// A launch is about to be sent. Its generation becomes the slot's.
+    Intend {
+        intent: Intent<LaunchRequest>,
+    },
+    Launched {
+        slot: SlotId,
+        instance: InstanceId,
+        at: Timestamp,
+    },
+    /// A definite no: the intent is over, and the source is left alone for a while.
+    LaunchRefused {
+        slot: SlotId,
+        source: Option<u32>,
+        at: Timestamp,
+    },
+    /// An instance of ours that no intent explains.
+    Adopted {
+        slot: SlotId,
+        instance: InstanceId,
+        generation: u32,
+        launched: Timestamp,
+    },
+    Missing {
+        slot: SlotId,
+        since: Option<Timestamp>,
+    },
+    /// The slot's instance is no more.
+    Lost {
+        slot: SlotId,
+    },
+    /// A node is about to be removed by choice.
+    Removing {
+        slot: SlotId,
+        at: Timestamp,
+    },
+    Claimed {
+        slot: SlotId,
+        node: NodeName,
+    },
+    Unclaimed {
+        slot: SlotId,
+    },
+    /// A slot that is no longer wanted and has nothing.
+    Closed {
+        slot: SlotId,
+    },
+    /// The pool's document is gone: its nodes stay, and are no longer ours to manage.
+    Forgotten {
+        pool: PoolName,
+    },
+    Renamed {
+        from: PoolName,
+        to: PoolName,
+    },
+    Treated {
+        slot: SlotId,
+        treated: Treated,
+    },
+    ReserveIntend {
+        intent: Intent<ReserveRequest>,
+    },
+    Reserved {
+        reservation: ReservationName,
+        id: ReservationId,
+    },
+    ReserveRefused {
+        reservation: ReservationName,
+        at: Timestamp,
+    },
+    /// The reservation's document is gone, or the reservation is.
+    ReservationForgotten {
+        reservation: ReservationName,
+    },
+    ReservationRenamed {
+        from: ReservationName,
+        to: ReservationName,
+    },
+    PurchaseIntend {
+        intent: Intent<PurchaseRequest>,
+    },
+    Purchased {
+        request: PurchaseRequest,
+        id: ReservationId,
+    },
+    PurchaseRefused {
+        request: PurchaseRequest,
+        why: String,
+    },
+    Open {
+        digest: Digest,
+        opened: Opened,
+    },
+    Spend {
+        digest: Digest,
+        effects: Effects,
+    },
+    Freeze(Freeze),
+    Thaw(Scope),
+    Quarantine {
+        node: NodeName,
+        quarantine: Quarantine,
+    },
+    Return {
+        node: NodeName,
+    },
+    Recall {
+        tide: TideName,
+        recall: Recall,
+    },
+    /// The low tide that was cut short is over.
+    RecallOver {
+        tide: TideName,
+    },
+}
+
+/// The part of the ledger that a change touches: what is swapped.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Part {
+    Head,
+    Pool(PoolName),
+}
+
+/// How long a removal counts.
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// How many remedies of a slot are remembered: more than any ladder has rungs.
+const REMEDIES: usize = 16;
+
+impl LedgerChange {
+    /// The parts that it touches. A rename touches two, old and new.
+    pub fn parts(&self) -> Vec<Part> {
+        let pool = |slot: &SlotId| vec![Part::Pool(slot.pool.clone())];
+        match self {
+            Self::Intend { intent } => pool(&intent.request.slot),
+            Self::Launched { slot, .. }
+            | Self::LaunchRefused { slot, .. }
+            | Self::Adopted { slot, .. }
+            | Self::Missing { slot, .. }
+            | Self::Lost { slot }
+            | Self::Removing { slot, .. }
+            | Self::Claimed { slot, .. }
+            | Self::Unclaimed { slot }
+            | Self::Closed { slot }
+            | Self::Treated { slot, .. } => pool(slot),
+            Self::Forgotten { pool } => vec![Part::Pool(pool.clone())],
+            Self::Renamed { from, to } => vec![Part::Pool(from.clone()), Part::Pool(to.clone())],
+            _ => vec![Part::Head],
+        }
+    }
+}
+
+impl Ledger {
+    pub fn slot(&self, slot: &SlotId) -> Option<&Slot> {
+        self.pools.get(&slot.pool)?.slots.get(&slot.index)
+    }
+
+    fn slot_mut(&mut self, slot: &SlotId) -> &mut Slot {
+        self.pools.entry(slot.pool.clone()).or_default().slots.entry(slot.index).or_default()
+    }
+
+    /// The freeze that stops something here, if one does.
+    pub fn freeze_on(&self, pool: Option<&PoolName>, node: Option<&NodeName>) -> Option<&Freeze> {
+        self.head.frozen.iter().find(|freeze| match &freeze.scope {
+            Scope::Fleet => true,
+            Scope::Pool(name) => pool == Some(name),
+            Scope::Node(name) => node == Some(name),
+        })
+    }
+
+    /// Puts a change into effect. Making it twice is making it once.
+    pub fn change(&mut self, change: &LedgerChange) {
+        match change {
+            LedgerChange::Begin { fleet } => {
+                self.head.fleet.get_or_insert_with(|| fleet.clone());
+            }
+            LedgerChange::Trust(counts) => self.head.trusted = Some(*counts),
+            LedgerChange::Intend { .. }
+            | LedgerChange::Launched { .. }
+            | LedgerChange::LaunchRefused { .. }
+            | LedgerChange::Adopted { .. }
+            | LedgerChange::Missing { .. }
+            | LedgerChange::Lost { .. }
+            | LedgerChange::Removing { .. }
+            | LedgerChange::Claimed { .. }
+            | LedgerChange::Unclaimed { .. }
+            | LedgerChange::Closed { .. }
+            | LedgerChange::Forgotten { .. }
+            | LedgerChange::Renamed { .. }
+            | LedgerChange::Treated { .. } => self.change_slot(change),
+            LedgerChange::ReserveIntend { intent } => {
+                let held = self.head.reservations.entry(intent.request.reservation.clone()).or_default();
+                held.generation = intent.request.generation;
+                held.intent = Some(intent.clone());
+            }
+            LedgerChange::Reserved { reservation, id } => {
+                let held = self.head.reservations.entry(reservation.clone()).or_default();
+                (held.id, held.intent, held.refused) = (Some(id.clone()), None, None);
+            }
+            LedgerChange::ReserveRefused { reservation, at } => {
+                let held = self.head.reservations.entry(reservation.clone()).or_default();
+                (held.intent, held.refused) = (None, Some(*at));
+            }
+            LedgerChange::ReservationForgotten { reservation } => {
+                self.head.reservations.remove(reservation);
+            }
+            LedgerChange::ReservationRenamed { from, to } => {
+                if let Some(held) = self.head.reservations.remove(from) {
+                    self.head.reservations.insert(to.clone(), held);
+                }
+            }
+            LedgerChange::PurchaseIntend { intent } => {
+                let known = self.head.purchases.iter().any(|bought| bought.intent.request == intent.request);
+                if !known {
+                    self.head.purchases.push(Purchase { intent: intent.clone(), outcome: Outcome::Open });
+                }
+            }
+            LedgerChange::Purchased { request, id } => {
+                self.close_purchase(request, Outcome::Bought(id.clone()));
+                let held = self.head.reservations.entry(request.reservation.clone()).or_default();
+                held.id = Some(id.clone());
+            }
+            LedgerChange::PurchaseRefused { request, why } => {
+                self.close_purchase(request, Outcome::Refused(why.clone()));
+            }
+            LedgerChange::Open { digest, opened } => {
+                self.head.approvals.entry(digest.clone()).or_insert_with(|| opened.clone());
+            }
+            LedgerChange::Spend { digest, effects } => {
+                if let Some(opened) = self.head.approvals.get_mut(digest) {
+                    opened.left = opened.left.without(effects);
+                }
+            }
+            LedgerChange::Freeze(freeze) => {
+                self.head.frozen.retain(|known| known.scope != freeze.scope);
+                self.head.frozen.push(freeze.clone());
+            }
+            LedgerChange::Thaw(scope) => self.head.frozen.retain(|known| known.scope != *scope),
+            LedgerChange::Quarantine { node, quarantine } => {
+                self.head.quarantined.insert(node.clone(), quarantine.clone());
+            }
+            LedgerChange::Return { node } => {
+                self.head.quarantined.remove(node);
+            }
+            LedgerChange::Recall { tide, recall } => {
+                self.head.recalled.insert(tide.clone(), recall.clone());
+            }
+            LedgerChange::RecallOver { tide } => {
+                self.head.recalled.remove(tide);
+            }
+        }
+    }
+
+    fn change_slot(&mut self, change: &LedgerChange) {
+        match change {
+            LedgerChange::Intend { intent } => {
+                let slot = self.slot_mut(&intent.request.slot);
+                slot.generation = intent.request.generation;
+                slot.intent = Some(intent.clone());
+            }
+            LedgerChange::Launched { slot, instance, at } => {
+                let slot = self.slot_mut(slot);
+                slot.instance = Some(instance.clone());
+                slot.launched = Some(*at);
+                (slot.intent, slot.missing_since) = (None, None);
+                slot.refused.clear();
+            }
+            LedgerChange::LaunchRefused { slot, source, at } => {
+                let slot = self.slot_mut(slot);
+                slot.intent = None;
+                if let Some(source) = source {
+                    slot.refused.insert(*source, *at);
+                }
+            }
+            LedgerChange::Adopted { slot, instance, generation, launched } => {
+                let slot = self.slot_mut(slot);
+                slot.generation = slot.generation.max(*generation);
+                slot.instance = Some(instance.clone());
+                slot.launched = Some(*launched);
+                (slot.intent, slot.missing_since) = (None, None);
+            }
+            LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
+            LedgerChange::Lost { slot } => {
+                let slot = self.slot_mut(slot);
+                (slot.instance, slot.launched, slot.missing_since) = (None, None, None);
+            }
+            LedgerChange::Removing { slot, at } => {
+                let pool = self.pools.entry(slot.pool.clone()).or_default();
+                pool.removed.retain(|(_, earlier)| at.duration_since(*earlier) < AN_HOUR);
+                if !pool.removed.contains(&(slot.index, *at)) {
+                    pool.removed.push((slot.index, *at));
+                }
+            }
+            LedgerChange::Claimed { slot, node } => {
+                let slot = self.slot_mut(slot);
+                if slot.node.as_ref() != Some(node) {
+                    slot.generation += 1;
+                    slot.node = Some(node.clone());
+                }
+            }
+            LedgerChange::Unclaimed { slot } => self.slot_mut(slot).node = None,
+            LedgerChange::Closed { slot } => {
+                if let Some(pool) = self.pools.get_mut(&slot.pool)
+                    && let Some(found) = pool.slots.get_mut(&slot.index)
+                {
+                    // The generation stays: a slot that opens again must not repeat a token.
+                    *found = Slot { generation: found.generation, ..Slot::default() };
+                }
+            }
+            LedgerChange::Forgotten { pool } => {
+                self.pools.remove(pool);
+            }
+            LedgerChange::Renamed { from, to } => {
+                if let Some(pool) = self.pools.remove(from) {
+                    self.pools.insert(to.clone(), pool);
+                }
+            }
+            LedgerChange::Treated { slot, treated } => {
+                let slot = self.slot_mut(slot);
+                if !slot.remedies.contains(treated) {
+                    slot.remedies.push(treated.clone());
+                }
+                let surplus = slot.remedies.len().saturating_sub(REMEDIES);
+                slot.remedies.drain(..surplus);
+            }
+            _ => unreachable!("not a change of a slot"),
+        }
+    }
+
+    fn close_purchase(&mut self, request: &PurchaseRequest, outcome: Outcome) {
+        if let Some(found) = self.head.purchases.iter_mut().find(|bought| bought.intent.request == *request) {
+            found.outcome = outcome;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Labels, annotations and taints that are ours, and the marks that they carry.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Which pool a node belongs to.
+pub const POOL: &str = "tidewright.dev/pool";
+/// Which slot of it: its number.
+pub const SLOT: &str = "tidewright.dev/slot";
+/// The taint of a node that is being emptied or kept empty.
+pub const DRAIN_TAINT: &str = "tidewright.dev/drain";
+/// A [`Mark`] beside that taint: since when and why.
+pub const CORDON: &str = "tidewright.dev/cordon";
+/// A person's word on a node: nothing is done to it.
+pub const HANDS_OFF: &str = "tidewright.dev/hands-off";
+/// The digest of what we wrote last into an object.
+pub const WRITTEN: &str = "tidewright.dev/written";
+/// The fleet that an object belongs to.
+pub const FLEET: &str = "tidewright.dev/fleet";
+/// A [`Mark`] on a workload that we deactivated.
+pub const SUSPENDED: &str = "tidewright.dev/suspended";
+/// A [`Mark`] on a workload that we asked to save its work.
+pub const ASKED: &str = "tidewright.dev/save-work";
+/// What a workload or its pods answer with: an instant.
+pub const SAVED: &str = "tidewright.dev/work-saved";
+/// mig-manager's order and its answer.
+pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
+pub const MIG_STATE: &str = "nvidia.com/mig.config.state";
+/// The device plugin's order.
+pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
+
+/// Since when, and for what, something carries our mark.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Mark {
+    pub since: Timestamp,
+    /// For what: `replace`, `cut`, `remove`, `quarantine`, `reboot`, `release`.
+    pub why: String,
+    /// The node was cordoned by somebody else before: that part is not ours to lift.
+    #[serde(default)]
+    pub cordoned_before: bool,
+}
+
+impl Mark {
+    pub fn new(since: Timestamp, why: &str) -> Self {
+        Self { since, why: why.into(), cordoned_before: false }
+    }
+
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("our own types always serialise")
+    }
+
+    /// A mark that cannot be read is a mark of long ago: it is ours, and nothing more is known.
+    pub fn parse(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_else(|_| Self::new(Timestamp::UNIX_EPOCH, "unknown"))
+    }
+}

@@ -1,0 +1,19 @@
+//! The words that planner, providers and `apply` share: what can be done, what can be waited for, what is remembered.
+//!
+//! [`Action`] is a thing to do, [`Fact`] a thing that can be looked at again, [`Ledger`] our only memory, [`Effects`]
+//! what an approval covers. All plain data; nothing here decides or calls anything.
+
+pub mod action;
+pub mod desired;
+pub mod effects;
+pub mod fact;
+pub mod hash;
+pub mod ledger;
+pub mod marks;
+
+pub use action::*;
+pub use desired::*;
+pub use effects::*;
+pub use fact::*;
+pub use hash::{canonical, digest, digest_of, token};
+pub use ledger::*;

@@ -1,0 +1,296 @@
+//! What the cluster has: nodes, pods, gangs, disruption budgets, workloads, and the objects that we write.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use super::Read;
+use crate::fleet::launch::Taint;
+use crate::fleet::policy::ConditionStatus;
+use crate::ids::{
+    ClusterQueueName, Digest, FlavorName, InstanceId, NamespacedName, NodeName, ResourceName, TierName, Uid,
+    WorkloadUid,
+};
+
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct ClusterSeen {
+    pub nodes: Read<BTreeMap<NodeName, NodeSeen>>,
+    /// In no order that means anything; providers sort them by namespace and name.
+    pub pods: Read<Vec<PodSeen>>,
+    pub workloads: Read<BTreeMap<WorkloadUid, WorkloadSeen>>,
+    pub budgets: Read<BTreeMap<NamespacedName, BudgetSeen>>,
+    /// The objects of the kinds that we write, ours and others'.
+    pub objects: Read<BTreeMap<ObjectKey, ObjectSeen>>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NodeSeen {
+    pub uid: Uid,
+    /// From its `providerID`.
+    pub instance: Option<InstanceId>,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    pub unschedulable: bool,
+    pub ready: bool,
+    pub allocatable: BTreeMap<ResourceName, i64>,
+    /// All but `Ready`.
+    pub conditions: BTreeMap<String, ConditionSeen>,
+    pub created: Timestamp,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConditionSeen {
+    pub status: ConditionStatus,
+    pub since: Timestamp,
+    /// Xid codes, where the condition's message names some.
+    pub xids: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PodSeen {
+    pub name: NamespacedName,
+    pub uid: Uid,
+    pub node: Option<NodeName>,
+    pub phase: PodPhase,
+    pub ready: bool,
+    pub keeper: Keeper,
+    pub owner: Option<Uid>,
+    /// The Kueue workload that it belongs to.
+    pub workload: Option<WorkloadUid>,
+    /// The group that it must run and end with: labels of JobSet, LeaderWorkerSet, Ray, Volcano, a PodGroup, or the
+    /// workload; none for a pod that stands for itself.
+    pub gang: Option<GangName>,
+    pub priority: i32,
+    pub requests: BTreeMap<ResourceName, i64>,
+    pub started: Option<Timestamp>,
+    /// When it was told to end.
+    pub terminating: Option<Timestamp>,
+    pub grace_secs: u32,
+    /// Its data goes with it.
+    pub empty_dir: bool,
+    /// When it last said that its work is saved.
+    pub saved: Option<Timestamp>,
+    /// The disruption budgets that select it. More than one is a mistake that the API server answers with 500.
+    pub budgets: Vec<NamespacedName>,
+}
+
+/// Pods that run and end together.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GangName(pub Arc<str>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PodPhase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+/// Who makes the pod again when it is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Keeper {
+    /// A Job, ReplicaSet, StatefulSet and the like.
+    Controller,
+    /// A DaemonSet: it belongs to the node, and a drain leaves it.
+    DaemonSet,
+    /// The kubelet itself: a drain leaves it.
+    Mirror,
+    /// Nobody: gone is gone.
+    Nobody,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WorkloadSeen {
+    pub name: NamespacedName,
+    pub queue: ClusterQueueName,
+    pub tier: Option<TierName>,
+    pub priority: i32,
+    pub created: Timestamp,
+    pub active: bool,
+    /// Our mark, where we deactivated it or asked it to save its work.
+    pub marks: BTreeMap<String, String>,
+    pub pods: u32,
+    /// Of all its pods together.
+    pub requests: BTreeMap<ResourceName, i64>,
+    pub per_pod: BTreeMap<ResourceName, i64>,
+    /// The level that its pods must, or should, be together in: a label key.
+    pub required_level: Option<String>,
+    pub preferred_level: Option<String>,
+    /// Since when it holds quota.
+    pub reserved: Option<Timestamp>,
+    pub evicted: bool,
+    pub finished: bool,
+    pub flavors: BTreeMap<ResourceName, FlavorName>,
+    /// Pods on each node, where it was placed by topology.
+    pub nodes: BTreeMap<NodeName, u32>,
+    /// When it last said that its work is saved.
+    pub saved: Option<Timestamp>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BudgetSeen {
+    /// How many more may go now; negative where more are gone than may be.
+    pub allowed: i32,
+    pub healthy: u32,
+    pub desired: u32,
+    pub expected: u32,
+}
+
+/// An object of a kind that we write.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ObjectSeen {
+    /// As the server has it, reduced to what a writer can set: no status, no server's metadata.
+    pub body: Value,
+    /// The digest of what we wrote last, from our annotation; none: it is not ours.
+    pub written: Option<Digest>,
+    /// The last other field manager that changed it, and when.
+    pub moved_by: Option<(String, Timestamp)>,
+    /// Held by a finalizer.
+    pub deleting: bool,
+}
+
+/// The kinds of objects that we write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ObjectKind {
+    Topology,
+    ResourceFlavor,
+    Cohort,
+    ClusterQueue,
+    LocalQueue,
+    Namespace,
+    PriorityClass,
+    WorkloadPriorityClass,
+    ConfigMap,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+}
+
+/// An object by kind, namespace and name, written `ClusterQueue/vision` or `LocalQueue/vision/main`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectKey {
+    pub kind: ObjectKind,
+    pub namespace: Option<Arc<str>>,
+    pub name: Arc<str>,
+}
+
+impl ObjectKind {
+    pub const ALL: [Self; 11] = [
+        Self::Topology,
+        Self::ResourceFlavor,
+        Self::Cohort,
+        Self::ClusterQueue,
+        Self::LocalQueue,
+        Self::Namespace,
+        Self::PriorityClass,
+        Self::WorkloadPriorityClass,
+        Self::ConfigMap,
+        Self::ValidatingAdmissionPolicy,
+        Self::ValidatingAdmissionPolicyBinding,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Topology => "Topology",
+            Self::ResourceFlavor => "ResourceFlavor",
+            Self::Cohort => "Cohort",
+            Self::ClusterQueue => "ClusterQueue",
+            Self::LocalQueue => "LocalQueue",
+            Self::Namespace => "Namespace",
+            Self::PriorityClass => "PriorityClass",
+            Self::WorkloadPriorityClass => "WorkloadPriorityClass",
+            Self::ConfigMap => "ConfigMap",
+            Self::ValidatingAdmissionPolicy => "ValidatingAdmissionPolicy",
+            Self::ValidatingAdmissionPolicyBinding => "ValidatingAdmissionPolicyBinding",
+        }
+    }
+
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::Topology
+            | Self::ResourceFlavor
+            | Self::Cohort
+            | Self::ClusterQueue
+            | Self::LocalQueue
+            | Self::WorkloadPriorityClass => "kueue.x-k8s.io/v1beta2",
+            Self::Namespace | Self::ConfigMap => "v1",
+            Self::PriorityClass => "scheduling.k8s.io/v1",
+            Self::ValidatingAdmissionPolicy | Self::ValidatingAdmissionPolicyBinding => {
+                "admissionregistration.k8s.io/v1"
+            }
+        }
+    }
+}
+
+impl ObjectKey {
+    pub fn cluster(kind: ObjectKind, name: &str) -> Self {
+        Self { kind, namespace: None, name: name.into() }
+    }
+
+    pub fn namespaced(kind: ObjectKind, namespace: &str, name: &str) -> Self {
+        Self { kind, namespace: Some(namespace.into()), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{}/{namespace}/{}", self.kind.name(), self.name),
+            None => write!(f, "{}/{}", self.kind.name(), self.name),
+        }
+    }
+}
+
+impl FromStr for ObjectKey {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let kind = |name: &str| ObjectKind::ALL.into_iter().find(|kind| kind.name() == name);
+        match parts.as_slice() {
+            [k, name] => kind(k).map(|kind| Self::cluster(kind, name)),
+            [k, namespace, name] => kind(k).map(|kind| Self::namespaced(kind, namespace, name)),
+            _ => None,
+        }
+        .ok_or_else(|| format!("`{text}` names no object that we write"))
+    }
+}
+
+impl Serialize for ObjectKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl fmt::Display for GangName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl PodSeen {
+    /// Whether a drain has to see it gone: not what belongs to the node itself, and not what has ended.
+    pub fn counts(&self) -> bool {
+        !matches!(self.keeper, Keeper::DaemonSet | Keeper::Mirror)
+            && !matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+}
+
+impl NodeSeen {
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+}

@@ -1,0 +1,10 @@
+//! Desired, Observed and Ledger in, one plan across all layers out. Pure.
+//!
+//! A plan holds what may start now as a DAG of [`Step`]s, and everything else that is wanted as [`Held`], with what it
+//! waits on. Not here: what an object looks like (`compile`), what Kueue will do (`queue`), any call (`provider`), a
+//! check that must hold whatever the planner does (`audit`).
+
+pub mod draft;
+pub mod types;
+
+pub use types::*;

@@ -1,0 +1,368 @@
+//! What a plan is made of.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Scope, Thing};
+use crate::fleet::policy::Remedy;
+use crate::fleet::{Change, Target};
+use crate::ids::{
+    Digest, FleetUid, LayoutName, NamespacedName, NodeName, OfferingId, PlanId, PoolName, QuotaName, ReservationId,
+    ReservationName, SlotId, StepId, TideName, TierName, Zone,
+};
+use crate::observed::{Gap, NoticeKind, ObjectKey, Observed};
+use crate::units::{Duration, Usd};
+
+/// Everything that a plan depends on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PlanInput {
+    /// What the ledger will be told that the fleet is, before its first record.
+    pub fleet: FleetUid,
+    pub now: Timestamp,
+    pub target: Target,
+    /// What the tide changes in the next 24 hours.
+    pub upcoming: Vec<(Timestamp, Vec<Change>)>,
+    pub desired: Desired,
+    pub observed: Observed,
+    pub ledger: Ledger,
+    /// The git revision of the documents, where they come from one.
+    pub revision: Option<String>,
+    /// Only what concerns these; empty: everything.
+    pub only: Vec<Thing>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The digest of the input.
+    pub id: PlanId,
+    /// The digest of the effects: what an approval is bound to.
+    pub digest: Digest,
+    /// Of the steps and of all that is held on time, budget, capacity or approval.
+    pub effects: Effects,
+    /// In an order in which they can be done, the riskiest first where there is a choice.
+    pub steps: Vec<Step>,
+    pub held: Vec<Held>,
+    /// What somebody else moved.
+    pub drift: Vec<Drift>,
+    /// What the tide will do within 24 hours.
+    pub upcoming: Vec<Upcoming>,
+    /// What is no longer in the documents: it stays as it is, and is no longer managed.
+    pub released: Vec<Released>,
+    /// Offers of Capacity Blocks that match what is wanted.
+    pub offers: Vec<Offer>,
+    /// What a reader should know: opted out of an open reservation, an instance that nobody explains.
+    pub notes: Vec<Note>,
+    /// What an hour costs, before and after.
+    pub cost: Cost,
+    /// What was left out because only a part was asked for.
+    pub left_out: Vec<Thing>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    pub id: StepId,
+    /// The part of the fleet that it belongs to.
+    pub on: Thing,
+    pub action: Action,
+    /// Steps that must have succeeded.
+    pub after: Vec<StepId>,
+    /// What must hold just before it is done.
+    pub requires: Vec<Fact>,
+    pub reason: Reason,
+    pub disruption: Disruption,
+    /// Empty for a step that only prepares or waits.
+    pub effects: Effects,
+    /// Seconds, from and to.
+    pub takes: (u64, u64),
+    pub consent: Consent,
+}
+
+/// Why a step is there. For people: nothing branches on it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Reason {
+    /// The document asks for it.
+    Wanted,
+    /// The document asks for fewer.
+    NotWanted,
+    /// The pool's slot has no node.
+    SlotEmpty,
+    /// A request that was sent and not answered is sent again.
+    Unanswered,
+    /// What runs was launched from another template.
+    Outdated,
+    /// The layout that the slot should have.
+    Layout {
+        from: Option<LayoutName>,
+        to: LayoutName,
+    },
+    /// Lent by the tide.
+    Lent {
+        tide: TideName,
+        to: QuotaName,
+    },
+    /// Asked back by the tide.
+    Returning {
+        tide: TideName,
+        due: Timestamp,
+    },
+    Sick {
+        remedy: Remedy,
+        symptom: String,
+    },
+    Quarantined {
+        by: String,
+    },
+    Notice {
+        why: NoticeKind,
+        at: Timestamp,
+    },
+    /// The capacity that it stands on ends.
+    CapacityEnds {
+        reservation: ReservationName,
+        at: Timestamp,
+    },
+    /// Somebody else changed it.
+    Drift {
+        by: Option<String>,
+    },
+    /// Our own mark that nothing wants any more.
+    LeftOver,
+    /// Another step needs it.
+    For(StepId),
+    /// Only memory.
+    Bookkeeping,
+}
+
+/// Who is disturbed, and what is lost at worst.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Disruption {
+    pub nodes: Vec<NodeName>,
+    pub pods: u32,
+    pub gangs: Vec<GangHit>,
+    pub teams: BTreeSet<QuotaName>,
+    /// Work since the last save, in GPU-seconds.
+    pub gpu_secs: u64,
+    /// Disruption budgets that allow nothing now.
+    pub blocked_by: Vec<NamespacedName>,
+    /// Pods that nobody makes again, or whose local data goes with them.
+    pub lost: Vec<NamespacedName>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GangHit {
+    pub name: String,
+    pub quota: Option<QuotaName>,
+    pub tier: Option<TierName>,
+    pub nodes: u32,
+    pub pods: u32,
+    pub gpus: u32,
+    /// Since its last save, or since it began.
+    pub at_risk_secs: u64,
+}
+
+/// Who said that a step may be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Consent {
+    /// Given by the merge: tides, health, interruption, and what disturbs nobody and costs nothing.
+    Standing,
+    /// An approval has to cover its effects.
+    Asked,
+}
+
+/// Something that is wanted and not done.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Held {
+    pub what: Thing,
+    /// One sentence: what is wanted.
+    pub wanted: String,
+    pub reason: Reason,
+    pub effects: Effects,
+    pub disruption: Disruption,
+    pub waiting_on: WaitingOn,
+    /// When it is expected to be done, where that can be said.
+    pub done_by: Option<Timestamp>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum WaitingOn {
+    /// A budget that is used up by what goes on now.
+    Budget {
+        name: String,
+        allowed: u32,
+        used: u32,
+    },
+    Until(Timestamp),
+    /// The cloud has none; tried again at this time.
+    Capacity {
+        what: String,
+        retry: Option<Timestamp>,
+    },
+    Step(StepId),
+    DisruptionBudget(NamespacedName),
+    /// Pods that must leave by themselves: a gang that nobody may touch.
+    Gang {
+        name: String,
+    },
+    Unread(Gap),
+    /// The snapshot lost too much to be believed.
+    Shrunk {
+        seen: Counts,
+        trusted: Counts,
+    },
+    Limit {
+        name: String,
+        allowed: Usd,
+        wanted: Usd,
+    },
+    Approval(Digest),
+    Frozen(Freeze),
+    /// The node carries the annotation.
+    HandsOff(NodeName),
+    /// Another tool owns it: the change to make there.
+    OtherOwner {
+        object: ObjectKey,
+        patch: String,
+    },
+    /// The tide's guard says no, or nothing.
+    Guard {
+        tide: TideName,
+        why: String,
+    },
+    Person(String),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Drift {
+    pub what: String,
+    pub by: Option<String>,
+    pub at: Option<Timestamp>,
+    pub from: String,
+    pub to: String,
+    /// The step that puts it back, if one does.
+    pub step: Option<StepId>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Upcoming {
+    pub at: Timestamp,
+    pub what: Thing,
+    /// One sentence.
+    pub change: String,
+    /// What runs now and would be disturbed if it still ran then.
+    pub disruption: Disruption,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Released {
+    pub what: String,
+    /// What stays: nodes, instances, dollars an hour.
+    pub stays: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Offer {
+    pub reservation: ReservationName,
+    pub offering: OfferingId,
+    pub extends: Option<ReservationId>,
+    pub zone: Zone,
+    pub nodes: u32,
+    pub start: Timestamp,
+    pub end: Timestamp,
+    pub fee: Usd,
+    /// Bought by this plan, or why not.
+    pub verdict: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Note {
+    pub on: Thing,
+    pub text: String,
+}
+
+/// Dollars.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Cost {
+    /// On demand and spot, now and when all steps and all that is held are done.
+    pub hourly_now: Usd,
+    pub hourly_after: Usd,
+    /// Reservations: paid whether used or not.
+    pub reserved_now: Usd,
+    pub reserved_after: Usd,
+    pub idle_now: Usd,
+    pub idle_after: Usd,
+    pub upfront: Usd,
+}
+
+impl Plan {
+    /// Nothing to do and nothing held.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.held.is_empty()
+    }
+
+    pub fn step(&self, id: &StepId) -> Option<&Step> {
+        self.steps.iter().find(|step| step.id == *id)
+    }
+}
+
+impl Disruption {
+    pub fn is_none(&self) -> bool {
+        self.pods == 0 && self.gangs.is_empty()
+    }
+
+    pub fn add(&mut self, other: &Disruption) {
+        self.nodes.extend(other.nodes.iter().cloned());
+        self.pods += other.pods;
+        for gang in &other.gangs {
+            if !self.gangs.contains(gang) {
+                self.gangs.push(gang.clone());
+            }
+        }
+        self.teams.extend(other.teams.iter().cloned());
+        self.gpu_secs = self.gpu_secs.saturating_add(other.gpu_secs);
+        for budget in &other.blocked_by {
+            if !self.blocked_by.contains(budget) {
+                self.blocked_by.push(budget.clone());
+            }
+        }
+        self.lost.extend(other.lost.iter().cloned());
+    }
+}
+
+impl WaitingOn {
+    /// Whether what waits on it is part of what an approval covers: it comes by itself.
+    pub fn comes_by_itself(&self) -> bool {
+        matches!(
+            self,
+            Self::Budget { .. }
+                | Self::Until(_)
+                | Self::Capacity { .. }
+                | Self::Step(_)
+                | Self::Gang { .. }
+                | Self::DisruptionBudget(_)
+                | Self::Approval(_)
+        )
+    }
+}
+
+/// What `plan` uses of these, named here so that every reader finds it: a freeze of nothing in particular.
+pub fn frozen_by_document(reason: &str, now: Timestamp) -> Freeze {
+    Freeze { scope: Scope::Fleet, by: "the Fleet document".into(), at: now, reason: reason.into(), all: true }
+}
+
+/// Seconds as a length.
+pub fn secs(secs: u64) -> Duration {
+    Duration::secs(secs)
+}
+
+/// The subject of a slot.
+pub fn pool_of(slot: &SlotId) -> Thing {
+    Thing::Pool(slot.pool.clone())
+}
+
+/// The subject of a pool.
+pub fn thing(pool: &PoolName) -> Thing {
+    Thing::Pool(pool.clone())
+}
