@@ -5,6 +5,9 @@
 //! check that must hold whatever the planner does (`audit`).
 
 pub mod draft;
+pub mod harm;
+#[cfg(test)]
+pub mod testing;
 pub mod types;
 
 pub use types::*;
