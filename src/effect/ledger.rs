@@ -75,10 +75,14 @@ pub struct Intent<T> {
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct HeldReservation {
+    /// Of the last request. It outlives the reservation: a name that comes back must not repeat a token.
     pub generation: u32,
     pub id: Option<ReservationId>,
     pub intent: Option<Intent<ReserveRequest>>,
     pub refused: Option<Timestamp>,
+    /// When the one that is held was asked for; none where it was adopted. The cloud may not list it at once.
+    #[serde(default)]
+    pub asked: Option<Timestamp>,
 }
 
 /// A Capacity Block, or more time for one, that we bought or tried to buy.
@@ -307,6 +311,13 @@ impl LedgerChange {
     }
 }
 
+impl HeldReservation {
+    /// Whether it is more than the memory of a generation.
+    pub fn is_something(&self) -> bool {
+        self.id.is_some() || self.intent.is_some()
+    }
+}
+
 impl Ledger {
     pub fn slot(&self, slot: &SlotId) -> Option<&Slot> {
         self.pools.get(&slot.pool)?.slots.get(&slot.index)
@@ -352,6 +363,9 @@ impl Ledger {
             }
             LedgerChange::Reserved { reservation, id } => {
                 let held = self.head.reservations.entry(reservation.clone()).or_default();
+                if held.id.as_ref() != Some(id) {
+                    held.asked = held.intent.as_ref().map(|intent| intent.at);
+                }
                 (held.id, held.intent, held.refused) = (Some(id.clone()), None, None);
             }
             LedgerChange::ReserveRefused { reservation, at } => {
@@ -359,10 +373,16 @@ impl Ledger {
                 (held.intent, held.refused) = (None, Some(*at));
             }
             LedgerChange::ReservationForgotten { reservation } => {
-                self.head.reservations.remove(reservation);
+                if let Some(held) = self.head.reservations.get_mut(reservation) {
+                    *held = HeldReservation { generation: held.generation, ..HeldReservation::default() };
+                }
             }
             LedgerChange::ReservationRenamed { from, to } => {
-                if let Some(held) = self.head.reservations.remove(from) {
+                if let Some(held) = self.head.reservations.get_mut(from).filter(|held| held.is_something()) {
+                    let left = HeldReservation { generation: held.generation, ..HeldReservation::default() };
+                    let held = std::mem::replace(held, left);
+                    let generation = self.head.reservations.get(to).map_or(0, |known| known.generation);
+                    let held = HeldReservation { generation: held.generation.max(generation), ..held };
                     self.head.reservations.insert(to.clone(), held);
                 }
             }
@@ -488,5 +508,41 @@ impl Ledger {
         if let Some(found) = self.head.purchases.iter_mut().find(|bought| bought.intent.request == *request) {
             found.outcome = outcome;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::reservation::Match;
+
+    fn intend(name: &str, generation: u32) -> LedgerChange {
+        let request = ReserveRequest {
+            reservation: name.into(),
+            generation,
+            token: "t".into(),
+            instance_type: "p5.48xlarge".into(),
+            zone: "a".into(),
+            nodes: 1,
+            end: None,
+            matching: Match::Targeted,
+        };
+        let at = Timestamp::UNIX_EPOCH;
+        LedgerChange::ReserveIntend { intent: Intent { request, plan: "p".into(), at } }
+    }
+
+    #[test]
+    fn a_reservation_that_is_forgotten_or_renamed_leaves_its_generation() {
+        let mut ledger = Ledger::default();
+        ledger.change(&intend("old", 3));
+        ledger.change(&LedgerChange::Reserved { reservation: "old".into(), id: "cr-1".into() });
+        let rename = LedgerChange::ReservationRenamed { from: "old".into(), to: "new".into() };
+        (0..2).for_each(|_| ledger.change(&rename));
+        let held = |ledger: &Ledger, name: &str| ledger.head.reservations[name].clone();
+        assert_eq!((held(&ledger, "new").id, held(&ledger, "new").generation), (Some("cr-1".into()), 3));
+        assert_eq!((held(&ledger, "old").is_something(), held(&ledger, "old").generation), (false, 3));
+        assert_eq!(held(&ledger, "new").asked, Some(Timestamp::UNIX_EPOCH));
+        ledger.change(&LedgerChange::ReservationForgotten { reservation: "new".into() });
+        assert_eq!((held(&ledger, "new").is_something(), held(&ledger, "new").generation), (false, 3));
     }
 }
