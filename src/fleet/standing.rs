@@ -164,6 +164,8 @@ pub struct QuotaSpec {
     pub cohort: Option<String>,
     /// The first is the default.
     pub tiers: Vec<TierName>,
+    /// The pools of its shares as they are written: a queue prefers the first.
+    pub pools: Vec<PoolName>,
     pub total: Option<Amount>,
     pub weight: u32,
     pub retire: bool,
@@ -267,6 +269,7 @@ impl Fleet {
                             .collect(),
                         cohort: quota.cohort.as_ref().map(value),
                         tiers: quota.tiers.iter().map(|tier| tier.value.clone()).collect(),
+                        pools: quota.shares.iter().map(|share| share.pool.value.clone()).collect(),
                         total: quota.total.as_ref().map(|total| total.value.clone()),
                         weight: quota.weight,
                         retire: quota.retire,
