@@ -103,8 +103,8 @@ pub struct BlockSpec {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PoolSpec {
     pub shape: NodeShape,
-    /// As many nodes as its reservations hold.
-    pub fills: bool,
+    /// How many nodes the document says; none: as many as its reservations hold.
+    pub size: Option<u32>,
     /// In the order in which it is filled.
     pub capacity: Vec<Source>,
     pub spares: u32,
@@ -359,7 +359,10 @@ impl Parts {
         let health = named.or_else(|| self.health.iter().find(|(_, policy)| policy.pools.is_empty()));
         let spec = PoolSpec {
             shape: self.shape(&pool.instance_type.value),
-            fills: pool.size.value == Size::Fill,
+            size: match pool.size.value {
+                Size::Nodes(nodes) => Some(nodes),
+                Size::Fill => None,
+            },
             capacity: pool.capacity.iter().map(|source| source.value.clone()).collect(),
             spares: pool.spares.value,
             placement: pool.placement.as_ref().map(|placement| PlacementSpec {
