@@ -4,8 +4,12 @@
 //! waits on. Not here: what an object looks like (`compile`), what Kueue will do (`queue`), any call (`provider`), a
 //! check that must hold whatever the planner does (`audit`).
 
+pub mod blocks;
+pub mod cost;
 pub mod draft;
 pub mod harm;
+pub mod reservations;
+pub mod steps;
 #[cfg(test)]
 pub mod testing;
 pub mod types;
