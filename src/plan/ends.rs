@@ -74,9 +74,8 @@ fn block_of(view: &View<'_>, pool: &PoolView<'_>, id: &str) -> (ReservationName,
     });
     for name in names {
         let Some(spec) = view.standing.reservations.get(name) else { continue };
-        let held = view.input.ledger.head.reservations.get(name).and_then(|held| held.id.as_ref());
         if let TermsSpec::Block(block) = &spec.terms
-            && (held.is_some_and(|held| held.as_str() == id) || spec.id.as_deref() == Some(id))
+            && super::reservations::id_of(view.input, name).is_some_and(|held| held.as_str() == id)
         {
             return (name.clone(), block.kill);
         }

@@ -142,14 +142,12 @@ impl Room {
             return Err((capacity(what), false));
         }
         let is_block = matches!(spec.terms, TermsSpec::Block(_));
-        let recorded = view.input.ledger.head.reservations.get(name).and_then(|held| held.id.clone());
-        let id = recorded.or_else(|| spec.id.as_deref().map(ReservationId::from));
+        let id = super::reservations::id_of(view.input, name);
         let Some((id, seen)) = id.and_then(|id| view.input.observed.cloud.reservations.seen().get_key_value(&id))
         else {
-            // It is made, bought or found before anything else is; a block that nobody bought is not waited for.
-            let step = step_id("reserve", name, 0);
-            let wait = if is_block { capacity(what) } else { WaitingOn::Step(step) };
-            return Err((wait, !is_block));
+            // It is made or found before anything else is; a block that nobody bought is not waited for.
+            let what = if is_block { what } else { format!("{what}, which comes first") };
+            return Err((capacity(what), !is_block));
         };
         match seen.state {
             ReservationState::Active => {}
@@ -342,9 +340,7 @@ pub fn price(view: &View<'_>, pool: &PoolView<'_>, market: Market, zone: &Zone) 
 /// Which of the pool's sources an instance came from, as far as that can be seen.
 fn source_of(view: &View<'_>, pool: &PoolView<'_>, market: Market, reservation: Option<&ReservationId>) -> u32 {
     let of = |name: &ReservationName| {
-        let held = view.input.ledger.head.reservations.get(name).and_then(|held| held.id.as_ref());
-        let adopted = view.standing.reservations.get(name).and_then(|spec| spec.id.as_deref());
-        reservation.is_some_and(|id| held == Some(id) || adopted == Some(id.as_str()))
+        reservation.is_some() && super::reservations::id_of(view.input, name).as_ref() == reservation
     };
     let place = pool.spec.capacity.iter().position(|source| match source {
         Source::Reservation(name) => of(name),

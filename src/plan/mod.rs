@@ -4,6 +4,8 @@
 //! waits on. Not here: what an object looks like (`compile`), what Kueue will do (`queue`), any call (`provider`), a
 //! check that must hold whatever the planner does (`audit`).
 
+pub mod blocks;
+pub mod cost;
 pub mod draft;
 pub mod drain;
 pub mod ends;
@@ -14,8 +16,10 @@ pub mod launch;
 pub mod layout;
 pub mod marks;
 pub mod order;
+pub mod reservations;
 pub mod rollout;
 pub mod slots;
+pub mod steps;
 #[cfg(test)]
 pub mod testing;
 pub mod tide;
@@ -34,6 +38,7 @@ use crate::effect::{Effects, digest_of};
 pub fn plan(input: &PlanInput) -> Plan {
     let view = View::new(input);
     let mut draft = Draft::default();
+    reservations::plan(input, &mut draft);
     marks::pools(&view, &mut draft);
     slots::plan(&view, &mut draft);
     tide::plan(&view, &mut draft);
@@ -46,6 +51,7 @@ pub fn plan(input: &PlanInput) -> Plan {
     held.iter().filter(|one| one.waiting_on.comes_by_itself()).for_each(|one| effects.add(&one.effects));
     let digest = effects.digest();
     gates::name_approval(&mut held, &digest);
+    let cost = cost::cost(input, &steps, &held);
     Plan {
         id: digest_of(input).as_str().into(),
         digest,
@@ -57,7 +63,7 @@ pub fn plan(input: &PlanInput) -> Plan {
         released: draft.released,
         offers: draft.offers,
         notes: draft.notes,
-        cost: Cost::default(),
+        cost,
         left_out,
     }
 }

@@ -11,6 +11,7 @@ use super::drain::{Allowance, Drain, Pressure, Purpose, Steps, drain, step_id};
 use super::launch::{self, Room, Supply};
 use super::layout;
 use super::rollout::rollout;
+use super::steps::held;
 use super::types::*;
 use super::view::{Body, LOST_AFTER, PoolView, SlotView, View};
 use super::wish::{Wish, never_came, wish};
@@ -613,11 +614,6 @@ fn push(
     if !steps.is_empty() {
         draft.courses.push(Course { on: on.clone(), nodes, wanted, reason, has_deadline, steps });
     }
-}
-
-fn held(on: &Thing, wanted: String, reason: Reason, waiting_on: WaitingOn) -> Held {
-    let (effects, disruption) = (Effects::default(), Disruption::default());
-    Held { what: on.clone(), wanted, reason, effects, disruption, waiting_on, done_by: None }
 }
 
 fn hold(draft: &mut Draft, on: &Thing, wanted: String, reason: Reason, waiting_on: WaitingOn) {
