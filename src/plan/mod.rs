@@ -8,10 +8,12 @@ pub mod blocks;
 pub mod cost;
 pub mod draft;
 pub mod harm;
+pub mod objects;
 pub mod reservations;
 pub mod steps;
 #[cfg(test)]
 pub mod testing;
 pub mod types;
+pub mod upcoming;
 
 pub use types::*;
