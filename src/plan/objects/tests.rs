@@ -1,3 +1,5 @@
+//! Differences between the objects that are wanted and those that are there.
+
 use serde_json::{Value, json};
 
 use super::*;

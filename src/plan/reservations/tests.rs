@@ -1,3 +1,5 @@
+//! A reservation from the first request to the day its document is gone.
+
 use super::*;
 use crate::effect::{Fact, Intent};
 use crate::ids::SlotId;

@@ -1,3 +1,5 @@
+//! A night of the tide, and whom it would disturb.
+
 use super::*;
 use crate::effect::LedgerChange;
 use crate::ids::SlotId;
