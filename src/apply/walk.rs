@@ -188,7 +188,7 @@ struct Job<'w> {
 
 enum Finished {
     Step(usize, Memory, Turn),
-    Look(Vec<usize>, Observed),
+    Look(Vec<usize>, Box<Observed>),
 }
 
 /// A step that waits for its fact.
@@ -323,7 +323,7 @@ impl<'w, 'a> Frontier<'w, 'a> {
         let world = self.walk.world;
         let work = Box::pin(async move {
             let seen = gate::look(world, &subjects).await;
-            Finished::Look(due, seen)
+            Finished::Look(due, Box::new(seen))
         });
         self.jobs.push(Job { step: None, work });
         self.jobs.sort_by_key(|job| job.step);
