@@ -219,16 +219,17 @@ fn a_crash_at_any_point_of_a_purchase_sends_it_once() {
 }
 
 #[test]
-fn two_operators_buy_once() {
-    for ahead in 0..20 {
+fn two_operators_buy_once_also_where_each_chose_another_offer() {
+    for (ahead, other) in (0..20).flat_map(|ahead| [(ahead, "cb-1"), (ahead, "cb-2")]) {
         let world = Fake::new();
-        let (input, plan, stop) = (input(&world), plan(vec![buy("cb-1", None)]), StopSignal::default());
+        let (input, stop) = (input(&world), StopSignal::default());
+        let (here, there) = (plan(vec![buy("cb-1", None)]), plan(vec![buy(other, None)]));
         let patience = patience(&stop);
         let (mut one, mut two) = (|_| {}, |_| {});
         let (one, two) = run_both(
             ahead,
-            apply(&plan, &input, None, world.world(), &patience, &mut one),
-            apply(&plan, &input, None, world.world(), &patience, &mut two),
+            apply(&here, &input, None, world.world(), &patience, &mut one),
+            apply(&there, &input, None, world.world(), &patience, &mut two),
         );
         assert_eq!(world.count("purchase"), 1, "{ahead}: {:#?}", world.log());
         assert_eq!(one.unwrap().tally.succeeded + two.unwrap().tally.succeeded, 1);
