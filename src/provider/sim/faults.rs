@@ -185,6 +185,10 @@ impl Faults {
         self.stale.0 > 0 || self.drawn.as_ref().is_some_and(|(_, rates)| rates.stale > 0)
     }
 
+    pub fn kills_machines(&self) -> bool {
+        self.drawn.as_ref().is_some_and(|(_, rates)| rates.death > 0)
+    }
+
     pub fn on_change(&mut self, deed: &Deed<'_>) -> Option<Strike> {
         let strike = self.ordered(deed).or_else(|| self.draw_strike(deed))?;
         let name = match &strike {

@@ -15,6 +15,8 @@ mod script;
 mod seat;
 mod store;
 mod summary;
+#[cfg(test)]
+mod testing;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};

@@ -63,11 +63,19 @@ impl Store {
         Ok((Self::ReadOnly { path: path.to_path_buf() }, read(path)?))
     }
 
-    pub fn write(&self, state: &State) -> Result<(), SimError> {
+    /// Whether it may be changed at all.
+    pub fn check(&self) -> Result<(), SimError> {
         match self {
-            Self::Memory => Ok(()),
             Self::ReadOnly { path } => Err(SimError::ReadOnly { path: path.clone() }),
+            Self::Memory | Self::File { .. } => Ok(()),
+        }
+    }
+
+    pub fn write(&self, state: &State) -> Result<(), SimError> {
+        self.check()?;
+        match self {
             Self::File { path, .. } => replace(path, state).map_err(failed(path, "written")),
+            Self::Memory | Self::ReadOnly { .. } => Ok(()),
         }
     }
 }
@@ -137,3 +145,6 @@ fn failed(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> SimError {
     let path = path.to_path_buf();
     move |why| SimError::Io { path: path.clone(), doing, why }
 }
+
+#[cfg(test)]
+mod tests;
