@@ -42,7 +42,7 @@ use seat::Life;
 use store::Store;
 
 /// All that there is: what a state file holds.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
     version: u32,
     pub seed: u64,
@@ -193,8 +193,9 @@ impl Sim {
         self.pass(by.signed());
     }
 
-    /// Writes the state file, where there is one and something changed. Calls do so by themselves; what is done by
-    /// script is written here.
+    /// Writes the state file, where there is one and something changed. Calls do so by themselves. Time that passed
+    /// and what was done by script is written with the next call, here, or at the end: whoever is killed before that
+    /// goes back to a world that was.
     pub fn save(&self) -> Result<(), SimError> {
         if self.dirty.get() {
             self.store.write(&self.state.borrow())?;
@@ -280,6 +281,15 @@ impl Sim {
         past.push_back((state.now, state.cloud.clone(), state.cluster.clone()));
         if past.len() > WORLDS {
             past.pop_front();
+        }
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        // In a panic the state may be half changed; and nobody is left to hear of a failure.
+        if !std::thread::panicking() {
+            let _unwritten = self.save();
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::provider::{Class, Done, ProviderError};
 use crate::units::Usd;
 
 /// All that the simulated cloud holds.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CloudState {
     dice: Dice,
     /// How many ids were given out.
@@ -81,7 +81,7 @@ enum Event {
 }
 
 /// What the cloud tells the cluster, in a manner of speaking.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Word {
     Joins(NodeJoin),
     Gone(InstanceId),

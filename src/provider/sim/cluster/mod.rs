@@ -12,7 +12,7 @@ use crate::observed::{ClusterSeen, NodeSeen, Read};
 use crate::provider::{Done, ProviderError};
 
 /// A machine that joins the cluster.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeJoin {
     pub name: NodeName,
     pub instance: Option<InstanceId>,
@@ -26,7 +26,7 @@ pub struct NodeJoin {
     pub efa: u32,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClusterState {
     nodes: BTreeMap<NodeName, NodeSeen>,
     back: BTreeMap<Timestamp, Vec<InstanceId>>,
