@@ -58,7 +58,7 @@ pub enum Fault {
     /// The next reads of it fail.
     Gap { what: Sight, reads: u32 },
     /// The next reads answer as of some time ago, and look fresh. The past that is known begins with the first order
-    /// of this kind.
+    /// of this kind, and has one world for each time that somebody slept.
     Stale { reads: u32, age: Duration },
     /// The next fresh instances are listed only after a while.
     Lag { launches: u32, by: Duration },

@@ -217,13 +217,11 @@ impl Sim {
     /// Something will go wrong.
     pub fn inject(&self, fault: Fault) {
         self.faults.borrow_mut().order(fault);
-        self.keep_past();
     }
 
     /// Faults from now on, in place of all that were ordered.
     pub fn set_faults(&self, faults: Faults) {
         *self.faults.borrow_mut() = faults;
-        self.keep_past();
     }
 
     /// Nothing goes wrong any more, and clocks are right.
@@ -255,8 +253,14 @@ impl Sim {
     }
 
     fn pass(&self, by: SignedDuration) {
-        let until = self.now().checked_add(by).unwrap_or(Timestamp::MAX);
-        self.change(|state| state.advance_to(until));
+        self.pass_until(self.now().checked_add(by).unwrap_or(Timestamp::MAX));
+    }
+
+    fn pass_until(&self, until: Timestamp) {
+        if until > self.now() {
+            self.keep_past();
+            self.change(|state| state.advance_to(until));
+        }
     }
 
     /// Changes the state beside all calls, and lets the consequences of the instant happen.
@@ -268,11 +272,10 @@ impl Sim {
             answer
         };
         self.dirty.set(true);
-        self.keep_past();
         answer
     }
 
-    /// Remembers the world as it is, where somebody may be shown it later.
+    /// Remembers the world as this instant leaves it, where somebody may be shown it later.
     fn keep_past(&self) {
         if !self.faults.borrow().wants_the_past() {
             return;

@@ -334,9 +334,7 @@ impl Caller<'_> {
     async fn sleep_until(self, at: Timestamp) {
         self.enter().await;
         let at = at.checked_sub(self.sim.skew.get()).unwrap_or(at);
-        if at > self.sim.now() {
-            self.sim.change(|state| state.advance_to(at));
-        }
+        self.sim.pass_until(at);
     }
 }
 

@@ -194,11 +194,11 @@ fn a_stillborn_machine_runs_and_never_joins() {
 }
 
 /// What a careless client does for a while: it asks again whatever happened.
-fn campaign(seed: u64, rates: Rates) -> (BTreeMap<String, u64>, u64) {
+fn campaign(seed: u64, rates: Rates, rounds: u32) -> (BTreeMap<String, u64>, u64) {
     let sim = lab();
     sim.set_faults(Faults::random(seed, rates));
     let target = target();
-    for round in 0..400 {
+    for round in 0..rounds {
         let _ = Cloud::observe(&sim, &target).now_or_never();
         let _ = Cluster::observe(&sim, &target).now_or_never();
         let _ = Cloud::perform(&sim, &CloudAction::Launch(launch(round % 50))).now_or_never();
@@ -215,7 +215,7 @@ fn campaign(seed: u64, rates: Rates) -> (BTreeMap<String, u64>, u64) {
 #[test]
 fn every_fault_that_is_switched_on_is_seen_to_strike() {
     let rates = Rates { stillborn: 20, leap: 20, death: 20, ..Rates::ROUGH };
-    let (struck, _) = campaign(5, rates);
+    let (struck, _) = campaign(5, rates, 400);
     let all = [
         "answer lost, done",
         "answer lost, not done",
@@ -243,9 +243,9 @@ fn every_fault_that_is_switched_on_is_seen_to_strike() {
 
 #[test]
 fn the_same_seed_draws_the_same_faults() {
-    assert_eq!(campaign(7, Rates::ROUGH), campaign(7, Rates::ROUGH));
-    assert_ne!(campaign(7, Rates::ROUGH), campaign(8, Rates::ROUGH));
-    assert!(campaign(7, Rates::default()).0.is_empty());
+    assert_eq!(campaign(7, Rates::ROUGH, 100), campaign(7, Rates::ROUGH, 100));
+    assert_ne!(campaign(7, Rates::ROUGH, 100), campaign(8, Rates::ROUGH, 100));
+    assert!(campaign(7, Rates::default(), 100).0.is_empty());
 }
 
 #[test]
