@@ -273,7 +273,7 @@ fn refused(class: Class, message: impl Into<String>) -> ProviderError {
 }
 
 /// New things carry the fleet's tags, and the ledger knows which fleet that is.
-fn owner<'a>(fleet: Option<&'a FleetUid>) -> Result<&'a FleetUid, ProviderError> {
+fn owner(fleet: Option<&FleetUid>) -> Result<&FleetUid, ProviderError> {
     fleet.ok_or_else(|| refused(Class::Other, "the ledger names no fleet: nothing can be tagged as ours"))
 }
 
