@@ -8,7 +8,7 @@ use super::evict::disturbing;
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Object, Subject, Thing, Verb};
 use crate::fleet::pool::Source;
 use crate::ids::{PoolName, QuotaName, SlotId};
-use crate::observed::{ObjectKey, ObjectSeen};
+use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
 use crate::plan::{Consent, Held, Reason, WaitingOn};
 
 const EFFECTS: &str = "the effects of a plan bound what its steps do";
@@ -213,6 +213,10 @@ pub fn objects(case: &Case<'_>, found: &mut Found) {
 
 fn differs(wanted: &Object, there: Option<&ObjectSeen>) -> bool {
     let Some(there) = there else { return true };
+    // A namespace is only needed to be there; whose it is does not matter.
+    if wanted.key.kind == ObjectKind::Namespace {
+        return false;
+    }
     let moved = there.moved_by.is_some() && !contains(&there.body, &wanted.body);
     there.written.as_ref() != Some(&wanted.digest) || moved
 }
