@@ -367,9 +367,14 @@ impl Ledger {
                 }
             }
             LedgerChange::PurchaseIntend { intent } => {
-                let known = self.head.purchases.iter().any(|bought| bought.intent.request == intent.request);
-                if !known {
-                    self.head.purchases.push(Purchase { intent: intent.clone(), outcome: Outcome::Open });
+                let mut purchases = self.head.purchases.iter_mut();
+                match purchases.find(|bought| bought.intent.request == intent.request) {
+                    None => self.head.purchases.push(Purchase { intent: intent.clone(), outcome: Outcome::Open }),
+                    // Sent a second time it may be answered with a block: it is open again.
+                    Some(found) if matches!(found.outcome, Outcome::Refused(_)) => {
+                        *found = Purchase { intent: intent.clone(), outcome: Outcome::Open };
+                    }
+                    Some(_) => {}
                 }
             }
             LedgerChange::Purchased { request, id } => {
@@ -490,3 +495,6 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
