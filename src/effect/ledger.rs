@@ -27,8 +27,6 @@ pub struct Ledger {
 pub struct Head {
     /// None until the first record.
     pub fleet: Option<FleetUid>,
-    /// What the last snapshot that was believed had.
-    pub trusted: Option<Counts>,
     pub reservations: BTreeMap<ReservationName, HeldReservation>,
     /// What is left of each approval that was opened, by the digest of the plan that it was given for. One that is
     /// used up stays, empty, and never opens again.
@@ -38,6 +36,8 @@ pub struct Head {
     pub quarantined: BTreeMap<NodeName, Quarantine>,
     /// Tides that were turned before their time, and when.
     pub recalled: BTreeMap<TideName, Recall>,
+    /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
+    pub lending: BTreeMap<TideName, Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -57,6 +57,8 @@ pub struct Slot {
     pub node: Option<NodeName>,
     pub intent: Option<Intent<LaunchRequest>>,
     pub launched: Option<Timestamp>,
+    /// The last instance went without being asked to: the next one takes its place.
+    pub lost: bool,
     /// Since when the instance is missing from whole reads.
     pub missing_since: Option<Timestamp>,
     /// Sources of the pool that refused for want of capacity, and when.
@@ -75,10 +77,14 @@ pub struct Intent<T> {
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct HeldReservation {
+    /// Of the last request. It outlives the reservation: a name that comes back must not repeat a token.
     pub generation: u32,
     pub id: Option<ReservationId>,
     pub intent: Option<Intent<ReserveRequest>>,
     pub refused: Option<Timestamp>,
+    /// When the one that is held was asked for; none where it was adopted. The cloud may not list it at once.
+    #[serde(default)]
+    pub asked: Option<Timestamp>,
 }
 
 /// A Capacity Block, or more time for one, that we bought or tried to buy.
@@ -156,7 +162,6 @@ pub enum LedgerChange {
     Begin {
         fleet: FleetUid,
     },
-    Trust(Counts),
     /// A launch is about to be sent. Its generation becomes the slot's.
     Intend {
         intent: Intent<LaunchRequest>,
@@ -266,9 +271,10 @@ pub enum LedgerChange {
         tide: TideName,
         recall: Recall,
     },
-    /// The low tide that was cut short is over.
-    RecallOver {
+    /// A tide with a guard begins to lend, or has everything back.
+    Lending {
         tide: TideName,
+        since: Option<Timestamp>,
     },
 }
 
@@ -307,6 +313,33 @@ impl LedgerChange {
     }
 }
 
+impl HeldReservation {
+    /// Whether it is more than the memory of a generation.
+    pub fn is_something(&self) -> bool {
+        self.id.is_some() || self.intent.is_some()
+    }
+}
+
+impl PoolLedger {
+    /// Whether it is more than the memory of generations.
+    pub fn is_something(&self) -> bool {
+        self.slots.values().any(Slot::is_something)
+    }
+
+    /// Only the generations: a name that comes back must not repeat a token.
+    fn emptied(&self) -> PoolLedger {
+        let slots =
+            self.slots.iter().map(|(index, slot)| (*index, Slot { generation: slot.generation, ..Slot::default() }));
+        PoolLedger { slots: slots.collect(), removed: Vec::new() }
+    }
+}
+
+impl Slot {
+    pub fn is_something(&self) -> bool {
+        self.instance.is_some() || self.node.is_some() || self.intent.is_some()
+    }
+}
+
 impl Ledger {
     pub fn slot(&self, slot: &SlotId) -> Option<&Slot> {
         self.pools.get(&slot.pool)?.slots.get(&slot.index)
@@ -331,7 +364,6 @@ impl Ledger {
             LedgerChange::Begin { fleet } => {
                 self.head.fleet.get_or_insert_with(|| fleet.clone());
             }
-            LedgerChange::Trust(counts) => self.head.trusted = Some(*counts),
             LedgerChange::Intend { .. }
             | LedgerChange::Launched { .. }
             | LedgerChange::LaunchRefused { .. }
@@ -352,6 +384,9 @@ impl Ledger {
             }
             LedgerChange::Reserved { reservation, id } => {
                 let held = self.head.reservations.entry(reservation.clone()).or_default();
+                if held.id.as_ref() != Some(id) {
+                    held.asked = held.intent.as_ref().map(|intent| intent.at);
+                }
                 (held.id, held.intent, held.refused) = (Some(id.clone()), None, None);
             }
             LedgerChange::ReserveRefused { reservation, at } => {
@@ -359,10 +394,16 @@ impl Ledger {
                 (held.intent, held.refused) = (None, Some(*at));
             }
             LedgerChange::ReservationForgotten { reservation } => {
-                self.head.reservations.remove(reservation);
+                if let Some(held) = self.head.reservations.get_mut(reservation) {
+                    *held = HeldReservation { generation: held.generation, ..HeldReservation::default() };
+                }
             }
             LedgerChange::ReservationRenamed { from, to } => {
-                if let Some(held) = self.head.reservations.remove(from) {
+                if let Some(held) = self.head.reservations.get_mut(from).filter(|held| held.is_something()) {
+                    let left = HeldReservation { generation: held.generation, ..HeldReservation::default() };
+                    let held = std::mem::replace(held, left);
+                    let generation = self.head.reservations.get(to).map_or(0, |known| known.generation);
+                    let held = HeldReservation { generation: held.generation.max(generation), ..held };
                     self.head.reservations.insert(to.clone(), held);
                 }
             }
@@ -402,8 +443,11 @@ impl Ledger {
             LedgerChange::Recall { tide, recall } => {
                 self.head.recalled.insert(tide.clone(), recall.clone());
             }
-            LedgerChange::RecallOver { tide } => {
-                self.head.recalled.remove(tide);
+            LedgerChange::Lending { tide, since: Some(since) } => {
+                self.head.lending.insert(tide.clone(), *since);
+            }
+            LedgerChange::Lending { tide, since: None } => {
+                self.head.lending.remove(tide);
             }
         }
     }
@@ -419,7 +463,7 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*at);
-                (slot.intent, slot.missing_since) = (None, None);
+                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
                 slot.refused.clear();
             }
             LedgerChange::LaunchRefused { slot, source, at } => {
@@ -434,11 +478,12 @@ impl Ledger {
                 slot.generation = slot.generation.max(*generation);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*launched);
-                (slot.intent, slot.missing_since) = (None, None);
+                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
             }
             LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
             LedgerChange::Lost { slot } => {
                 let slot = self.slot_mut(slot);
+                slot.lost |= slot.instance.is_some();
                 (slot.instance, slot.launched, slot.missing_since) = (None, None, None);
             }
             LedgerChange::Removing { slot, at } => {
@@ -465,12 +510,19 @@ impl Ledger {
                 }
             }
             LedgerChange::Forgotten { pool } => {
-                self.pools.remove(pool);
+                if let Some(pool) = self.pools.get_mut(pool) {
+                    *pool = pool.emptied();
+                }
             }
             LedgerChange::Renamed { from, to } => {
-                if let Some(pool) = self.pools.remove(from) {
-                    self.pools.insert(to.clone(), pool);
+                let Some(pool) = self.pools.get_mut(from).filter(|pool| pool.is_something()) else { return };
+                let left = pool.emptied();
+                let mut moved = std::mem::replace(pool, left);
+                for (index, known) in self.pools.get(to).iter().flat_map(|known| &known.slots) {
+                    let slot = moved.slots.entry(*index).or_default();
+                    slot.generation = slot.generation.max(known.generation);
                 }
+                self.pools.insert(to.clone(), moved);
             }
             LedgerChange::Treated { slot, treated } => {
                 let slot = self.slot_mut(slot);
@@ -488,5 +540,41 @@ impl Ledger {
         if let Some(found) = self.head.purchases.iter_mut().find(|bought| bought.intent.request == *request) {
             found.outcome = outcome;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::reservation::Match;
+
+    fn intend(name: &str, generation: u32) -> LedgerChange {
+        let request = ReserveRequest {
+            reservation: name.into(),
+            generation,
+            token: "t".into(),
+            instance_type: "p5.48xlarge".into(),
+            zone: "a".into(),
+            nodes: 1,
+            end: None,
+            matching: Match::Targeted,
+        };
+        let at = Timestamp::UNIX_EPOCH;
+        LedgerChange::ReserveIntend { intent: Intent { request, plan: "p".into(), at } }
+    }
+
+    #[test]
+    fn a_reservation_that_is_forgotten_or_renamed_leaves_its_generation() {
+        let mut ledger = Ledger::default();
+        ledger.change(&intend("old", 3));
+        ledger.change(&LedgerChange::Reserved { reservation: "old".into(), id: "cr-1".into() });
+        let rename = LedgerChange::ReservationRenamed { from: "old".into(), to: "new".into() };
+        (0..2).for_each(|_| ledger.change(&rename));
+        let held = |ledger: &Ledger, name: &str| ledger.head.reservations[name].clone();
+        assert_eq!((held(&ledger, "new").id, held(&ledger, "new").generation), (Some("cr-1".into()), 3));
+        assert_eq!((held(&ledger, "old").is_something(), held(&ledger, "old").generation), (false, 3));
+        assert_eq!(held(&ledger, "new").asked, Some(Timestamp::UNIX_EPOCH));
+        ledger.change(&LedgerChange::ReservationForgotten { reservation: "new".into() });
+        assert_eq!((held(&ledger, "new").is_something(), held(&ledger, "new").generation), (false, 3));
     }
 }
