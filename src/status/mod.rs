@@ -2,6 +2,7 @@
 
 pub mod event;
 mod pools;
+pub mod progress;
 mod quotas;
 #[cfg(test)]
 pub mod sample;
@@ -9,4 +10,5 @@ pub mod sample;
 pub mod status;
 
 pub use event::{Event, EventKind};
+pub use progress::{Progress, StepProgress, StepState, Tally};
 pub use status::*;
