@@ -317,7 +317,7 @@ fn work_is_asked_to_save_itself_before_it_goes() {
     };
     asks().breaks(SAVE, "was not asked");
     let now = asks().input.now;
-    let saved = Fact::Saved { workload: "bert".into(), since: now, until: now + SignedDuration::from_mins(10) };
+    let saved = Fact::Saved { workload: "bert".into(), within_secs: 600, hard_at: None };
     asks().edit("suspend bert", |step| step.requires.push(saved)).passes();
     let asked = |minutes: i64| {
         asks().with(|bench| {

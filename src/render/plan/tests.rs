@@ -316,7 +316,10 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
 #[test]
 fn numbers_are_said_as_people_say_them() {
     let said = |values: &[&str]| values.iter().map(|text| money(usd(text))).collect::<Vec<_>>().join(" ");
-    assert_eq!(said(&["0", "120", "43.9", "1234567.891", "999.999", "0.004"]), "$0 $120 $43.90 $1,234,567.89 $1,000 $0");
+    assert_eq!(
+        said(&["0", "120", "43.9", "1234567.891", "999.999", "0.004"]),
+        "$0 $120 $43.90 $1,234,567.89 $1,000 $0"
+    );
     let lengths: Vec<String> = [45, 60, 89, 3599, 3600, 12_000, 90_000].map(length).into();
     assert_eq!(lengths.join(", "), "45 s, 1 min, 1 min, 60 min, 1 h, 3 h 20 min, 1 d 1 h");
     let ranges: Vec<String> = [(0, 1), (40, 90), (90, 200), (660, 1080), (600, 600), (7000, 9000)].map(range).into();

@@ -21,7 +21,10 @@ fn every_event_is_a_line_that_says_what_and_why() {
         ("launch:train/1@2", EventKind::Dropped { after: "terminate:train/1@2".into() }),
         (
             "launch:serve/3@1",
-            EventKind::Failed { class: "noCapacity".into(), why: "InsufficientInstanceCapacity: \u{1b}[31mnone".into() },
+            EventKind::Failed {
+                class: "noCapacity".into(),
+                why: "InsufficientInstanceCapacity: \u{1b}[31mnone".into(),
+            },
         ),
         ("suspend:w-0", EventKind::Frozen { by: "ana".into(), reason: "incident 4711".into() }),
         ("suspend:w-0", EventKind::NotApproved { why: "drain pool/train is not covered".into() }),
