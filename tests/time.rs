@@ -9,9 +9,10 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use tidewright::diag::{At, Span};
-use tidewright::fleet::Fleet;
 use tidewright::fleet::tide::{Exception, Level, Phase, ReclaimOrder, Tide};
 use tidewright::fleet::updates::Window;
+use tidewright::fleet::{Fleet, Recalls};
+use tidewright::ids::TideName;
 use tidewright::units::{Day, Duration};
 
 use crate::fleets::{check, document};
@@ -329,8 +330,8 @@ fn fleet(zone: &str, first: &[Times], second: &[Times], exception: Date) -> Flee
     check(&[("a.yaml", &all.join("---\n"))]).valid()
 }
 
-fn each_slot_is_in_one_part(fleet: &Fleet, now: Timestamp) {
-    let target = fleet.target_at(now);
+fn each_slot_is_in_one_part(fleet: &Fleet, now: Timestamp, recalls: &Recalls) {
+    let target = fleet.target_with(now, recalls);
     for (name, pool) in &target.pools {
         let mut next = 0;
         for part in &pool.parts {
@@ -343,7 +344,6 @@ fn each_slot_is_in_one_part(fleet: &Fleet, now: Timestamp) {
 
 #[test]
 fn a_target_is_constant_between_neighbouring_transitions_and_changes_at_each() {
-    let second = SignedDuration::from_secs(1);
     // Pairs of windows, another for each clock in turn.
     let pairs = [(0, 7), (2, 1), (6, 5), (15, 13), (16, 4), (10, 21), (8, 14)];
     for (turn, clock) in clocks().0.iter().enumerate() {
@@ -352,33 +352,98 @@ fn a_target_is_constant_between_neighbouring_transitions_and_changes_at_each() {
             let exception = clock.zone.to_datetime(moment).date();
             let fleet = fleet(&clock.name, WINDOWS[first], WINDOWS[second_window], exception);
             let (from, to) = (moment - hours(26), moment + hours(26));
-            let transitions = fleet.transitions(from, to);
-            assert!(!transitions.is_empty(), "{}", clock.name);
-            let mut edges: Vec<Timestamp> = transitions.iter().map(|(at, _)| *at).collect();
-            assert!(edges.is_sorted_by(|a, b| a < b) && edges.iter().all(|at| from < *at && *at <= to));
-            edges.push(to + second);
-            // Asked backwards: what was asked before does not show.
-            let mut after = from;
-            for edge in edges {
-                let middle = after + edge.duration_since(after) / 2;
-                let last = edge - second;
-                let target = fleet.target_at(last);
-                for now in [middle, after] {
-                    assert_eq!(fleet.target_at(now), target, "{} from {after} to {edge}", clock.name);
-                    each_slot_is_in_one_part(&fleet, now);
-                }
-                if edge <= to {
-                    assert_ne!(fleet.target_at(edge), target, "{} at {edge}", clock.name);
-                }
-                after = edge;
-            }
-            for middle in [moment, moment + hours(3), from + SignedDuration::from_mins(1517)] {
-                let mut halves = fleet.transitions(from, middle);
-                halves.extend(fleet.transitions(middle, to));
-                assert_eq!(halves, transitions, "{} split at {middle}", clock.name);
+            for recalls in [Recalls::new(), recalls(moment, turn)] {
+                constant_between_transitions(&fleet, &clock.name, (from, moment, to), &recalls);
             }
         }
     }
+}
+
+/// Both tides turned at some time around a moment, another for each clock; some fall into no low tide.
+fn recalls(moment: Timestamp, turn: usize) -> Recalls {
+    let shift = SignedDuration::from_mins(37 * (turn as i64 % 60) - 1100);
+    Recalls::from([("one".into(), moment + shift), ("two".into(), moment + shift + hours(7))])
+}
+
+fn constant_between_transitions(
+    fleet: &Fleet,
+    zone: &str,
+    (from, moment, to): (Timestamp, Timestamp, Timestamp),
+    recalls: &Recalls,
+) {
+    let second = SignedDuration::from_secs(1);
+    let transitions = fleet.transitions_with(from, to, recalls);
+    assert!(!transitions.is_empty(), "{zone}");
+    let mut edges: Vec<Timestamp> = transitions.iter().map(|(at, _)| *at).collect();
+    assert!(edges.is_sorted_by(|a, b| a < b) && edges.iter().all(|at| from < *at && *at <= to));
+    edges.push(to + second);
+    // Asked backwards: what was asked before does not show.
+    let mut after = from;
+    for edge in edges {
+        let middle = after + edge.duration_since(after) / 2;
+        let last = edge - second;
+        let target = fleet.target_with(last, recalls);
+        for now in [middle, after] {
+            assert_eq!(fleet.target_with(now, recalls), target, "{zone} from {after} to {edge}");
+            each_slot_is_in_one_part(fleet, now, recalls);
+        }
+        if edge <= to {
+            assert_ne!(fleet.target_with(edge, recalls), target, "{zone} at {edge}");
+        }
+        after = edge;
+    }
+    for middle in [moment, moment + hours(3), from + SignedDuration::from_mins(1517)] {
+        let mut halves = fleet.transitions_with(from, middle, recalls);
+        halves.extend(fleet.transitions_with(middle, to, recalls));
+        assert_eq!(halves, transitions, "{zone} split at {middle}");
+    }
+}
+
+/// The oracle: a recall in words, over what the tide would be without it, minute by minute. No interval is known to it,
+/// only whether one minute is low and the next is too.
+#[test]
+fn a_recall_turns_the_low_tide_that_it_falls_into_and_no_other() {
+    let (lead, hard) = (SignedDuration::from_mins(45), SignedDuration::from_mins(10));
+    let mut turned = 0;
+    for (turn, clock) in clocks().0.iter().enumerate() {
+        let moment = clock.moments()[0];
+        let exception = clock.zone.to_datetime(moment).date() + 9.days();
+        let fleet = fleet(&clock.name, WINDOWS[turn % 12], WINDOWS[(turn + 5) % 12], exception);
+        let first = moment - hours(20);
+        let minutes: Vec<Timestamp> = (0..40 * 60).map(|minute| first + MINUTE * minute).collect();
+        let name = TideName::from("one");
+        let tide = &fleet.tides[&name];
+        let wall = Wall::of(tide, clock.zone.to_datetime(first).date() - 5.days(), 14);
+        let low: Vec<bool> = minutes.iter().map(|now| wall.is_low(&clock.zone, *now)).collect();
+        let recalled = 200 + turn * 29 % 2000;
+        let at = minutes[recalled];
+        let recalls = Recalls::from([(name.clone(), at)]);
+        // The end of the low tide that the recall falls into, as far as it is in sight.
+        let end = (recalled..minutes.len()).find(|minute| !low[*minute]);
+        let begin = (0..recalled).rev().find(|minute| !low[*minute]);
+        for (minute, now) in minutes.iter().enumerate().step_by(7) {
+            let without = tide.phase_at(*now);
+            let same = low[recalled]
+                && begin.is_none_or(|begin| minute > begin)
+                && end.is_none_or(|end| minute < end)
+                && matches!(tide.phase_at(at), Phase::Low { .. })
+                && begin.is_none_or(|begin| begin + 1 < recalled);
+            let due = at + lead;
+            let expected = match without {
+                Phase::Low { .. } if same && *now < at => Phase::Low { reclaim_at: at },
+                _ if !same || *now < at => without,
+                _ if *now < due - hard => Phase::Reclaiming { hard_at: due - hard, due },
+                _ if *now < due => Phase::HardReclaim { due },
+                _ => Phase::High,
+            };
+            turned += usize::from(expected != without);
+            let found = fleet.target_with(*now, &recalls).tides[&name];
+            assert_eq!(found, expected, "{} at {now}, recalled at {at}", clock.name);
+            let over = !low[recalled] || end.is_some_and(|end| minute >= end);
+            assert_eq!(fleet.recall_is_over(&name, at, *now), over, "{} at {now}, recalled at {at}", clock.name);
+        }
+    }
+    assert!(turned > 500, "{turned} of the answers were other ones because of a recall");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::desired::LaidOut;
-use super::marks::{CORDON, MIG_CONFIG, MIG_STATE, Mark};
+use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark};
 use crate::ids::{Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
 use crate::observed::{InstanceState, ObjectKey, Observed, PodSeen};
 
@@ -38,8 +38,8 @@ pub enum Fact {
     Empty(NodeName),
     /// The node is cut as ordered: the labels, the state, and what is allocatable.
     LaidOut { node: NodeName, laid_out: LaidOut },
-    /// The workload said after `since` that its work is saved, or is gone, or `until` has passed.
-    Saved { workload: WorkloadUid, since: Timestamp, until: Timestamp },
+    /// The workload said that its work is saved after we asked it to, or is gone, or had the time, or `hard_at` came.
+    Saved { workload: WorkloadUid, within_secs: u64, hard_at: Option<Timestamp> },
     /// The workload holds no quota, and its pods are gone.
     Released(WorkloadUid),
     /// The object is as it was: its digest, or none where it was not there.
@@ -125,15 +125,7 @@ impl Fact {
                 other => other,
             },
             Self::LaidOut { node, laid_out } => laid_out_as(seen, node, laid_out),
-            Self::Saved { workload, since, until } => {
-                let found = seen.cluster.workloads.seen().get(workload);
-                match found {
-                    _ if now >= *until => Verdict::Holds,
-                    None => unread_or(&seen.cluster.workloads, Verdict::Holds),
-                    Some(found) if found.saved.is_some_and(|at| at >= *since) => Verdict::Holds,
-                    Some(found) => not_yet(format!("{} has not saved its work", found.name)),
-                }
-            }
+            Self::Saved { workload, within_secs, hard_at } => saved(seen, workload, *within_secs, *hard_at, now),
             Self::Released(workload) => released(seen, workload),
             Self::Unchanged { object, body } => {
                 let found = seen.cluster.objects.seen().get(object).map(|found| super::digest_of(&found.body));
@@ -272,6 +264,24 @@ pub fn allocatable_is(allocatable: &BTreeMap<crate::ids::ResourceName, i64>, wan
     let of = |name: &crate::ids::ResourceName| allocatable.get(name).copied().unwrap_or(0);
     wanted.allocatable.iter().all(|(name, amount)| of(name) >= *amount)
         && wanted.absent.iter().all(|name| of(name) == 0)
+}
+
+fn saved(seen: &Observed, uid: &WorkloadUid, within_secs: u64, hard_at: Option<Timestamp>, now: Timestamp) -> Verdict {
+    let Some(workload) = seen.cluster.workloads.seen().get(uid) else {
+        return unread_or(&seen.cluster.workloads, Verdict::Holds);
+    };
+    if hard_at.is_some_and(|hard_at| now >= hard_at) || workload.reserved.is_none() {
+        return Verdict::Holds;
+    }
+    let Some(asked) = workload.marks.get(ASKED).map(|mark| Mark::parse(mark).since) else {
+        return Verdict::Never(format!("{} was not asked to save its work", workload.name));
+    };
+    let waited = u64::try_from(now.duration_since(asked).as_secs()).unwrap_or(0);
+    if workload.saved.is_some_and(|at| at >= asked) || waited >= within_secs {
+        Verdict::Holds
+    } else {
+        not_yet(format!("{} has not saved its work", workload.name))
+    }
 }
 
 fn released(seen: &Observed, uid: &WorkloadUid) -> Verdict {

@@ -4,7 +4,7 @@
 //! pool. In flight is what has an open intent that the snapshot does not explain: a function, so after a crash nothing
 //! is rebuilt. Every change is a [`LedgerChange`], applied by [`Ledger::change`] and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -27,17 +27,21 @@ pub struct Ledger {
 pub struct Head {
     /// None until the first record.
     pub fleet: Option<FleetUid>,
-    /// What the last snapshot that was believed had.
-    pub trusted: Option<Counts>,
     pub reservations: BTreeMap<ReservationName, HeldReservation>,
     /// What is left of each approval that was opened, by the digest of the plan that it was given for. One that is
     /// used up stays, empty, and never opens again.
     pub approvals: BTreeMap<Digest, Opened>,
+    /// What was taken out of each approval, by what it was taken for: taking it again takes nothing, so a crash between
+    /// the record and the effect costs no approval.
+    #[serde(default)]
+    pub spent: BTreeMap<Digest, BTreeSet<String>>,
     pub purchases: Vec<Purchase>,
     pub frozen: Vec<Freeze>,
     pub quarantined: BTreeMap<NodeName, Quarantine>,
     /// Tides that were turned before their time, and when.
     pub recalled: BTreeMap<TideName, Recall>,
+    /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
+    pub lending: BTreeMap<TideName, Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -57,6 +61,8 @@ pub struct Slot {
     pub node: Option<NodeName>,
     pub intent: Option<Intent<LaunchRequest>>,
     pub launched: Option<Timestamp>,
+    /// The last instance went without being asked to: the next one takes its place.
+    pub lost: bool,
     /// Since when the instance is missing from whole reads.
     pub missing_since: Option<Timestamp>,
     /// Sources of the pool that refused for want of capacity, and when.
@@ -160,7 +166,6 @@ pub enum LedgerChange {
     Begin {
         fleet: FleetUid,
     },
-    Trust(Counts),
     /// A launch is about to be sent. Its generation becomes the slot's.
     Intend {
         intent: Intent<LaunchRequest>,
@@ -253,8 +258,16 @@ pub enum LedgerChange {
         digest: Digest,
         opened: Opened,
     },
+    /// Takes from an approval, once for each thing that it is taken for, such as `launch train/3@2`.
     Spend {
         digest: Digest,
+        purpose: String,
+        effects: Effects,
+    },
+    /// Gives back what was taken and came to nothing: a definite no.
+    Refund {
+        digest: Digest,
+        purpose: String,
         effects: Effects,
     },
     Freeze(Freeze),
@@ -270,9 +283,10 @@ pub enum LedgerChange {
         tide: TideName,
         recall: Recall,
     },
-    /// The low tide that was cut short is over.
-    RecallOver {
+    /// A tide with a guard begins to lend, or has everything back.
+    Lending {
         tide: TideName,
+        since: Option<Timestamp>,
     },
 }
 
@@ -318,6 +332,26 @@ impl HeldReservation {
     }
 }
 
+impl PoolLedger {
+    /// Whether it is more than the memory of generations.
+    pub fn is_something(&self) -> bool {
+        self.slots.values().any(Slot::is_something)
+    }
+
+    /// Only the generations: a name that comes back must not repeat a token.
+    fn emptied(&self) -> PoolLedger {
+        let slots =
+            self.slots.iter().map(|(index, slot)| (*index, Slot { generation: slot.generation, ..Slot::default() }));
+        PoolLedger { slots: slots.collect(), removed: Vec::new() }
+    }
+}
+
+impl Slot {
+    pub fn is_something(&self) -> bool {
+        self.instance.is_some() || self.node.is_some() || self.intent.is_some()
+    }
+}
+
 impl Ledger {
     pub fn slot(&self, slot: &SlotId) -> Option<&Slot> {
         self.pools.get(&slot.pool)?.slots.get(&slot.index)
@@ -342,7 +376,6 @@ impl Ledger {
             LedgerChange::Begin { fleet } => {
                 self.head.fleet.get_or_insert_with(|| fleet.clone());
             }
-            LedgerChange::Trust(counts) => self.head.trusted = Some(*counts),
             LedgerChange::Intend { .. }
             | LedgerChange::Launched { .. }
             | LedgerChange::LaunchRefused { .. }
@@ -403,9 +436,18 @@ impl Ledger {
             LedgerChange::Open { digest, opened } => {
                 self.head.approvals.entry(digest.clone()).or_insert_with(|| opened.clone());
             }
-            LedgerChange::Spend { digest, effects } => {
-                if let Some(opened) = self.head.approvals.get_mut(digest) {
+            LedgerChange::Spend { digest, purpose, effects } => {
+                if let Some(opened) = self.head.approvals.get_mut(digest)
+                    && self.head.spent.entry(digest.clone()).or_default().insert(purpose.clone())
+                {
                     opened.left = opened.left.without(effects);
+                }
+            }
+            LedgerChange::Refund { digest, purpose, effects } => {
+                if let Some(opened) = self.head.approvals.get_mut(digest)
+                    && self.head.spent.get_mut(digest).is_some_and(|spent| spent.remove(purpose))
+                {
+                    opened.left.add(effects);
                 }
             }
             LedgerChange::Freeze(freeze) => {
@@ -422,8 +464,11 @@ impl Ledger {
             LedgerChange::Recall { tide, recall } => {
                 self.head.recalled.insert(tide.clone(), recall.clone());
             }
-            LedgerChange::RecallOver { tide } => {
-                self.head.recalled.remove(tide);
+            LedgerChange::Lending { tide, since: Some(since) } => {
+                self.head.lending.insert(tide.clone(), *since);
+            }
+            LedgerChange::Lending { tide, since: None } => {
+                self.head.lending.remove(tide);
             }
         }
     }
@@ -439,7 +484,7 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*at);
-                (slot.intent, slot.missing_since) = (None, None);
+                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
                 slot.refused.clear();
             }
             LedgerChange::LaunchRefused { slot, source, at } => {
@@ -454,11 +499,12 @@ impl Ledger {
                 slot.generation = slot.generation.max(*generation);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*launched);
-                (slot.intent, slot.missing_since) = (None, None);
+                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
             }
             LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
             LedgerChange::Lost { slot } => {
                 let slot = self.slot_mut(slot);
+                slot.lost |= slot.instance.is_some();
                 (slot.instance, slot.launched, slot.missing_since) = (None, None, None);
             }
             LedgerChange::Removing { slot, at } => {
@@ -485,12 +531,19 @@ impl Ledger {
                 }
             }
             LedgerChange::Forgotten { pool } => {
-                self.pools.remove(pool);
+                if let Some(pool) = self.pools.get_mut(pool) {
+                    *pool = pool.emptied();
+                }
             }
             LedgerChange::Renamed { from, to } => {
-                if let Some(pool) = self.pools.remove(from) {
-                    self.pools.insert(to.clone(), pool);
+                let Some(pool) = self.pools.get_mut(from).filter(|pool| pool.is_something()) else { return };
+                let left = pool.emptied();
+                let mut moved = std::mem::replace(pool, left);
+                for (index, known) in self.pools.get(to).iter().flat_map(|known| &known.slots) {
+                    let slot = moved.slots.entry(*index).or_default();
+                    slot.generation = slot.generation.max(known.generation);
                 }
+                self.pools.insert(to.clone(), moved);
             }
             LedgerChange::Treated { slot, treated } => {
                 let slot = self.slot_mut(slot);

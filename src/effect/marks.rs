@@ -9,6 +9,10 @@ pub const POOL: &str = "tidewright.dev/pool";
 pub const SLOT: &str = "tidewright.dev/slot";
 /// The taint of a node that is being emptied or kept empty.
 pub const DRAIN_TAINT: &str = "tidewright.dev/drain";
+/// The taint that a launched node registers with: it serves only once it is cut, labelled and admitted.
+pub const STARTING_TAINT: &str = "tidewright.dev/starting";
+/// A digest of the labels and taints that we dressed a node with, to tell a change from drift.
+pub const DRESSED: &str = "tidewright.dev/dressed";
 /// A [`Mark`] beside that taint: since when and why.
 pub const CORDON: &str = "tidewright.dev/cordon";
 /// A person's word on a node: nothing is done to it.

@@ -26,7 +26,7 @@ pub mod updates;
 use std::collections::BTreeMap;
 
 pub use build::Problems;
-pub use target::{Change, Target};
+pub use target::{Change, Recalls, Target};
 
 use crate::diag::{At, Span};
 use crate::hardware::{Gpu, catalogue};

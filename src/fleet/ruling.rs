@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::target::Recalls;
 use super::tide::{Calendar, Phase, Tide};
 use crate::ids::{PoolName, TideName};
 
@@ -41,6 +42,20 @@ impl<'a> Rulings<'a> {
             (pool, ruling)
         });
         Self { pools: pools.collect(), calendars }
+    }
+
+    /// With some tides turned before their time. A recall is of the low tide that it falls into, and ends all of that,
+    /// for every pool; who rules when stays as it was, so what one tide gives up no other takes.
+    pub fn recalled(mut self, recalls: &Recalls) -> Self {
+        for (name, at) in recalls {
+            let Some(turned) = self.calendars.get(name).and_then(|calendar| calendar.low_at(*at)) else { continue };
+            let ruling = self.pools.values_mut().flatten().filter(|(tide, _)| tide.name.value == *name);
+            let own = self.calendars.get_mut(name).into_iter();
+            for calendar in own.chain(ruling.map(|(_, calendar)| calendar)) {
+                *calendar = calendar.clone().recalled(turned, *at);
+            }
+        }
+        self
     }
 
     /// Where a tide is, whatever it decides for.

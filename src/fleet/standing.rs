@@ -103,8 +103,8 @@ pub struct BlockSpec {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PoolSpec {
     pub shape: NodeShape,
-    /// As many nodes as its reservations hold.
-    pub fills: bool,
+    /// How many nodes the document says; none: as many as its reservations hold.
+    pub size: Option<u32>,
     /// In the order in which it is filled.
     pub capacity: Vec<Source>,
     pub spares: u32,
@@ -164,6 +164,8 @@ pub struct QuotaSpec {
     pub cohort: Option<String>,
     /// The first is the default.
     pub tiers: Vec<TierName>,
+    /// The pools of its shares as they are written: a queue prefers the first.
+    pub pools: Vec<PoolName>,
     pub total: Option<Amount>,
     pub weight: u32,
     pub retire: bool,
@@ -267,6 +269,7 @@ impl Fleet {
                             .collect(),
                         cohort: quota.cohort.as_ref().map(value),
                         tiers: quota.tiers.iter().map(|tier| tier.value.clone()).collect(),
+                        pools: quota.shares.iter().map(|share| share.pool.value.clone()).collect(),
                         total: quota.total.as_ref().map(|total| total.value.clone()),
                         weight: quota.weight,
                         retire: quota.retire,
@@ -356,7 +359,10 @@ impl Parts {
         let health = named.or_else(|| self.health.iter().find(|(_, policy)| policy.pools.is_empty()));
         let spec = PoolSpec {
             shape: self.shape(&pool.instance_type.value),
-            fills: pool.size.value == Size::Fill,
+            size: match pool.size.value {
+                Size::Nodes(nodes) => Some(nodes),
+                Size::Fill => None,
+            },
             capacity: pool.capacity.iter().map(|source| source.value.clone()).collect(),
             spares: pool.spares.value,
             placement: pool.placement.as_ref().map(|placement| PlacementSpec {

@@ -93,15 +93,37 @@ pub enum Change {
     Quota { quota: QuotaName, before: QuotaTarget, after: QuotaTarget },
 }
 
+/// Tides that were turned before their time, and when.
+pub type Recalls = BTreeMap<TideName, Timestamp>;
+
 impl Fleet {
     /// What the fleet means at an instant.
     pub fn target_at(&self, now: Timestamp) -> Target {
-        self.target(now, &Rulings::between(self.tides.values(), now, now), &Arc::new(self.standing()))
+        self.target_with(now, &Recalls::new())
+    }
+
+    /// What the fleet means at an instant, with some tides turned before their time: what such a tide has lent is asked
+    /// back from then on, and nothing more is lent until that low tide is over. A recall that falls into no low tide,
+    /// or into one that is over, means nothing.
+    pub fn target_with(&self, now: Timestamp, recalls: &Recalls) -> Target {
+        let rulings = Rulings::between(self.tides.values(), now, now).recalled(recalls);
+        self.target(now, &rulings, &Arc::new(self.standing()))
+    }
+
+    /// Whether a recall means nothing any more: the low tide that it fell into is over, or there is none.
+    pub fn recall_is_over(&self, tide: &TideName, at: Timestamp, now: Timestamp) -> bool {
+        let turned = self.tides.get(tide).and_then(|tide| tide.calendar(at, at).low_at(at));
+        turned.is_none_or(|(_, end)| end <= now)
     }
 
     /// Every instant after `from` and up to `to` at which the target changes, with what changes.
     pub fn transitions(&self, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Vec<Change>)> {
-        let rulings = Rulings::between(self.tides.values(), from, to);
+        self.transitions_with(from, to, &Recalls::new())
+    }
+
+    /// The same with some tides turned before their time.
+    pub fn transitions_with(&self, from: Timestamp, to: Timestamp, recalls: &Recalls) -> Vec<(Timestamp, Vec<Change>)> {
+        let rulings = Rulings::between(self.tides.values(), from, to).recalled(recalls);
         let mut instants: BTreeSet<Timestamp> = rulings.edges().collect();
         for reservation in self.reservations.values() {
             if let Some((start, end)) = reservation.certain_window(self.kill(reservation)) {

@@ -78,7 +78,7 @@ pub struct Calendar {
 /// How far beyond the dates that are asked for, and beyond the exceptions, the windows alone are followed, in days.
 /// They leave some time high every week, and a clock change hides that for a week at most; a tide that is low for
 /// longer never turns.
-const FOUR_WEEKS: i32 = 28;
+pub(super) const FOUR_WEEKS: i32 = 28;
 
 impl Tide {
     /// The pools that it says something about.
@@ -88,27 +88,8 @@ impl Tide {
 
     /// When it is low between two instants. Intervals that reach beyond them are whole.
     pub fn calendar(&self, from: Timestamp, to: Timestamp) -> Calendar {
-        let zone = self.zone.zone();
-        let dates = || self.exceptions.iter().map(|exception| exception.date.0);
-        let (begins, ends) = (zone.to_datetime(from).date(), zone.to_datetime(to).date());
-        let earliest = shift(dates().min().map_or(begins, |date| date.min(begins)), -FOUR_WEEKS);
-        let latest = shift(dates().max().map_or(ends, |date| date.max(ends)), FOUR_WEEKS);
-        // Windows are at most a day long, so what covers an instant begins at most two civil days before it.
-        let (mut before, mut after) = (3, 3);
-        let low = loop {
-            let (first, last) = (shift(begins, -before), shift(ends, after));
-            let mut low = self.low_between(&zone, first, last);
-            low.retain(|(start, end)| *end > from && *start <= to);
-            // What reaches the end of the days that were looked at may be longer: look further.
-            let reaches_back = low.first().is_some_and(|(start, _)| zone.to_datetime(*start).date() <= shift(first, 1));
-            let reaches_on = low.last().is_some_and(|(_, end)| zone.to_datetime(*end).date() >= last);
-            let (further_back, further_on) = (reaches_back && first > earliest, reaches_on && last < latest);
-            if !further_back && !further_on {
-                break low;
-            }
-            before *= if further_back { 3 } else { 1 };
-            after *= if further_on { 3 } else { 1 };
-        };
+        let windows: Vec<&Window> = self.windows.iter().map(|window| &window.value).collect();
+        let low = intervals(&windows, &self.exceptions, &self.zone.zone(), from, to);
         Calendar { low, lead: self.lead.signed(), hard_at: self.hard_at.signed() }
     }
 
@@ -126,36 +107,6 @@ impl Tide {
         let (early, late) = (back(early, SignedDuration::from_secs(1)), back(late, SignedDuration::from_secs(-1)));
         let turns = |edge: &Timestamp| (early..=late).contains(edge);
         self.calendar(early, late).low.iter().any(|(start, end)| turns(start) || turns(end))
-    }
-
-    fn low_between(&self, zone: &TimeZone, first: Date, last: Date) -> Vec<(Timestamp, Timestamp)> {
-        let mut low = Vec::new();
-        let mut high = Vec::new();
-        let mut date = first;
-        while date <= last {
-            let next = date.tomorrow().unwrap_or(Date::MAX);
-            for window in &self.windows {
-                if window.days.iter().any(|days| days.contains(date.weekday())) {
-                    let ends = if window.to.0 <= window.from.0 { next } else { date };
-                    low.push((date.to_datetime(window.from.0), ends.to_datetime(window.to.0)));
-                }
-            }
-            if let Some(exception) = self.exceptions.iter().find(|exception| exception.date.0 == date) {
-                let day = (date.to_datetime(Time::midnight()), next.to_datetime(Time::midnight()));
-                match exception.tide {
-                    Level::Low => low.push(day),
-                    Level::High => high.push(day),
-                }
-            }
-            if date == next {
-                break;
-            }
-            date = next;
-        }
-        // Merged on the wall clock, so that windows that touch at a time that comes twice are one; and once more as
-        // instants, because what the clock skips may be all that lies between two of them.
-        let low = subtract(merge(low), &high);
-        merge(low.into_iter().map(|(from, to)| (begin(zone, from), end(zone, to))).collect())
     }
 }
 
@@ -188,14 +139,101 @@ impl Calendar {
         Calendar { low: subtract(self.low, taken), ..self }
     }
 
+    /// The low tide that an instant is in.
+    pub fn low_at(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        self.low.iter().copied().find(|(start, end)| *start <= now && now < *end)
+    }
+
+    /// With the low tide `turned` recalled at an instant in it: what lends then is asked back at once, as long before
+    /// its new end as its lead says but never later than without the recall, and what would begin later lends nothing.
+    pub fn recalled(mut self, turned: (Timestamp, Timestamp), at: Timestamp) -> Calendar {
+        let latest = on(at, self.lead);
+        self.low.retain(|(start, end)| *end <= turned.0 || turned.1 <= *start || *start <= at);
+        for (_, end) in self.low.iter_mut().filter(|(start, end)| *start <= at && at < *end) {
+            *end = latest.min(*end);
+        }
+        self
+    }
+
     /// Every instant at which the phase may change.
     pub fn edges(&self) -> impl Iterator<Item = Timestamp> {
         self.low.iter().flat_map(|(start, due)| [*start, back(*due, self.lead), back(*due, self.hard_at), *due])
     }
 }
 
+/// When some windows are open between two instants: intervals that neither touch nor overlap, in order. Those that
+/// reach beyond the instants are whole; one that reaches four weeks beyond them does not end.
+pub(super) fn intervals(
+    windows: &[&Window],
+    exceptions: &[At<Exception>],
+    zone: &TimeZone,
+    from: Timestamp,
+    to: Timestamp,
+) -> Vec<(Timestamp, Timestamp)> {
+    let dates = || exceptions.iter().map(|exception| exception.date.0);
+    let (begins, ends) = (zone.to_datetime(from).date(), zone.to_datetime(to).date());
+    let earliest = shift(dates().min().map_or(begins, |date| date.min(begins)), -FOUR_WEEKS);
+    let latest = shift(dates().max().map_or(ends, |date| date.max(ends)), FOUR_WEEKS);
+    // Windows are at most a day long, so what covers an instant begins at most two civil days before it.
+    let (mut before, mut after) = (3, 3);
+    loop {
+        let (first, last) = (shift(begins, -before), shift(ends, after));
+        let mut low = between(windows, exceptions, zone, first, last);
+        low.retain(|(start, end)| *end > from && *start <= to);
+        // What reaches the end of the days that were looked at may be longer: look further.
+        let reaches_back = low.first().is_some_and(|(start, _)| zone.to_datetime(*start).date() <= shift(first, 1));
+        let reaches_on = low.last().is_some_and(|(_, end)| zone.to_datetime(*end).date() >= last);
+        let (further_back, further_on) = (reaches_back && first > earliest, reaches_on && last < latest);
+        if !further_back && !further_on {
+            return low;
+        }
+        before *= if further_back { 3 } else { 1 };
+        after *= if further_on { 3 } else { 1 };
+    }
+}
+
+fn between(
+    windows: &[&Window],
+    exceptions: &[At<Exception>],
+    zone: &TimeZone,
+    first: Date,
+    last: Date,
+) -> Vec<(Timestamp, Timestamp)> {
+    let mut low = Vec::new();
+    let mut high = Vec::new();
+    let mut date = first;
+    while date <= last {
+        let next = date.tomorrow().unwrap_or(Date::MAX);
+        for window in windows {
+            if window.days.iter().any(|days| days.contains(date.weekday())) {
+                let ends = if window.to.0 <= window.from.0 { next } else { date };
+                low.push((date.to_datetime(window.from.0), ends.to_datetime(window.to.0)));
+            }
+        }
+        if let Some(exception) = exceptions.iter().find(|exception| exception.date.0 == date) {
+            let day = (date.to_datetime(Time::midnight()), next.to_datetime(Time::midnight()));
+            match exception.tide {
+                Level::Low => low.push(day),
+                Level::High => high.push(day),
+            }
+        }
+        if date == next {
+            break;
+        }
+        date = next;
+    }
+    // Merged on the wall clock, so that windows that touch at a time that comes twice are one; and once more as
+    // instants, because what the clock skips may be all that lies between two of them.
+    let low = subtract(merge(low), &high);
+    merge(low.into_iter().map(|(from, to)| (begin(zone, from), end(zone, to))).collect())
+}
+
 fn back(from: Timestamp, by: SignedDuration) -> Timestamp {
     from.checked_sub(by).unwrap_or(Timestamp::MIN)
+}
+
+fn on(from: Timestamp, by: SignedDuration) -> Timestamp {
+    from.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 fn shift(date: Date, days: i32) -> Date {

@@ -169,6 +169,12 @@ impl<'a> Harm<'a> {
         self.hit(&named)
     }
 
+    /// The nodes that a workload's pods are on, or that it was given.
+    pub fn workload_nodes(&self, uid: &WorkloadUid, workload: &'a WorkloadSeen) -> BTreeSet<&'a NodeName> {
+        let running = self.workload_pods(uid).iter().filter_map(|pod| pod.node.as_ref());
+        running.chain(workload.nodes.keys()).collect()
+    }
+
     fn hit_gang(&self, gang: Gang<'_>, found: &mut Disruption) {
         let pods = || self.pods_of(gang).iter().copied().filter(|pod| pod.node.is_some());
         let Some(first) = pods().next() else { return };

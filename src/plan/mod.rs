@@ -7,13 +7,67 @@
 pub mod blocks;
 pub mod cost;
 pub mod draft;
+pub mod drain;
+pub mod ends;
+pub mod gates;
 pub mod harm;
+pub mod health;
+pub mod launch;
+pub mod layout;
+pub mod marks;
 pub mod objects;
+pub mod order;
 pub mod reservations;
+pub mod rollout;
+pub mod slots;
 pub mod steps;
 #[cfg(test)]
 pub mod testing;
+pub mod tide;
 pub mod types;
 pub mod upcoming;
+pub mod view;
+pub mod wish;
 
 pub use types::*;
+
+use draft::Draft;
+use view::View;
+
+use crate::effect::{Effects, digest_of};
+
+/// The plan for an input: the same for the same, byte for byte.
+pub fn plan(input: &PlanInput) -> Plan {
+    let view = View::new(input);
+    let mut draft = Draft::default();
+    reservations::plan(input, &mut draft);
+    marks::pools(&view, &mut draft);
+    slots::plan(&view, &mut draft);
+    tide::plan(&view, &mut draft);
+    marks::plan(&view, &mut draft);
+    objects::plan(input, &view.harm, &mut draft);
+    upcoming::plan(input, &view.harm, &mut draft);
+    let left_out = gates::pass(&view, &mut draft);
+    let mut held = draft.held;
+    let steps = order::flatten(draft.courses, &mut held);
+    let mut effects = Effects::default();
+    steps.iter().for_each(|step| effects.add(&step.effects));
+    held.iter().filter(|one| one.waiting_on.comes_by_itself()).for_each(|one| effects.add(&one.effects));
+    let digest = effects.digest();
+    gates::name_approval(&mut held, &digest);
+    let cost = cost::cost(input, &steps, &held);
+    Plan {
+        id: digest_of(input).as_str().into(),
+        digest,
+        effects,
+        steps,
+        held,
+        drift: draft.drift,
+        upcoming: draft.upcoming,
+        released: draft.released,
+        offers: draft.offers,
+        notes: draft.notes,
+        cost,
+        left_out,
+    }
+}

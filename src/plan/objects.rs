@@ -9,7 +9,6 @@ mod bodies;
 mod judge;
 mod quotas;
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Course, Draft};
@@ -22,13 +21,13 @@ use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
 use judge::{Change, Judged};
 use quotas::{Pair, Shift};
 
-pub fn plan(input: &PlanInput, draft: &mut Draft) {
+pub fn plan(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
     let mut stuck = Stuck::new();
     let mut changes = changes(input, &mut stuck, draft);
     hold_what_runs(input, &mut changes, &mut stuck, draft);
     let retired = retired(input, draft);
     hold_what_waits(input, &mut changes, &stuck, draft);
-    let mut hits = hits(input, &changes, &retired);
+    let mut hits = hits(input, harm, &changes, &retired);
     write(input, &changes, &retired, &mut hits, draft);
     delete(input, &retired, &changes, draft);
     let_go(input, draft);
@@ -132,10 +131,10 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
     });
 }
 
-/// What is over and still there.
+/// What is over and still there, in the order in which it can be deleted.
 fn retired<'a>(input: &'a PlanInput, draft: &mut Draft) -> Vec<(&'a ObjectKey, &'a ObjectSeen)> {
     let mut found = Vec::new();
-    for key in input.desired.retired.iter().rev() {
+    for key in &input.desired.retired {
         let Some(seen) = input.observed.cluster.objects.seen().get(key) else { continue };
         let mut hold = |waiting_on: WaitingOn| {
             draft.held.push(held(&thing_of(input, key), format!("delete {key}"), Reason::NotWanted, waiting_on));
@@ -157,6 +156,7 @@ fn retired<'a>(input: &'a PlanInput, draft: &mut Draft) -> Vec<(&'a ObjectKey, &
 /// Whom Kueue will evict for which of these changes.
 fn hits<'a>(
     input: &'a PlanInput,
+    harm: &Harm<'_>,
     changes: &[Change<'a>],
     retired: &[(&'a ObjectKey, &'a ObjectSeen)],
 ) -> BTreeMap<&'a ObjectKey, (Disruption, Amount)> {
@@ -167,7 +167,6 @@ fn hits<'a>(
     }
     let written = changes.iter().map(|change| (&change.wanted.key, Some(&change.wanted.body)));
     let after: Vec<_> = written.chain(retired.iter().map(|(key, _)| (*key, None))).collect();
-    let harm = LazyCell::new(|| Harm::new(input));
     for (uid, by) in quotas::evictions(input, &after) {
         let own = input.observed.cluster.workloads.seen().get(&uid).map(|workload| workload.queue.to_string());
         let queue = |name: &Option<String>| {

@@ -24,6 +24,7 @@ pub fn world(now: &str, documents: &str) -> PlanInput {
         desired: Desired::default(),
         observed: nothing(now),
         ledger: Ledger::default(),
+        closed: BTreeMap::new(),
         revision: None,
         only: Vec::new(),
     }

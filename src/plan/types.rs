@@ -1,6 +1,6 @@
 //! What a plan is made of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ pub struct PlanInput {
     pub desired: Desired,
     pub observed: Observed,
     pub ledger: Ledger,
+    /// Tides that are low by the clock and lend nothing, because their guard says no or nothing: with its words.
+    #[serde(default)]
+    pub closed: BTreeMap<TideName, String>,
     /// The git revision of the documents, where they come from one.
     pub revision: Option<String>,
     /// Only what concerns these; empty: everything.

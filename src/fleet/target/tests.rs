@@ -1,5 +1,7 @@
 //! What a fleet should be at an instant: every slot in one part, and the quotas with the nodes.
 
+mod recalls;
+
 use super::*;
 use crate::fleet::testing::{at, check_in, fleet_in};
 

@@ -70,7 +70,7 @@ fn input(wanted: Vec<Object>, there: &[(&str, ObjectSeen)]) -> PlanInput {
 
 fn drafted(input: &PlanInput) -> Draft {
     let mut draft = Draft::default();
-    plan(input, &mut draft);
+    plan(input, &Harm::new(input), &mut draft);
     draft
 }
 
@@ -331,7 +331,7 @@ fn nothing_is_raised_while_nobody_knows_what_runs() {
 }
 
 #[test]
-fn what_is_retired_is_deleted_backwards_and_what_is_gone_is_let_go() {
+fn what_is_retired_is_deleted_in_order_and_what_is_gone_is_let_go() {
     let there = [
         ("ClusterQueue/vision", ours(&queue("8"))),
         ("LocalQueue/vision/main", ours(&json!({"spec": {"clusterQueue": "vision"}}))),
@@ -339,7 +339,7 @@ fn what_is_retired_is_deleted_backwards_and_what_is_gone_is_let_go() {
         ("ClusterQueue/foreign", seen(&queue("8"), None)),
     ];
     let mut input = input(Vec::new(), &there);
-    input.desired.retired = vec![key("ClusterQueue/vision"), key("LocalQueue/vision/main")];
+    input.desired.retired = vec![key("LocalQueue/vision/main"), key("ClusterQueue/vision")];
     let draft = drafted(&input);
     assert_eq!(
         steps(&draft),

@@ -1,0 +1,110 @@
+//! What was not read, what shrank, and what the documents no longer name: none of it is destroyed.
+
+use jiff::SignedDuration;
+
+use super::Found;
+use super::case::Case;
+use crate::effect::{Action, CloudAction, ClusterAction};
+use crate::ids::{PoolName, StepId};
+use crate::observed::Gap;
+use crate::plan::Reason;
+
+const WHOLE: &str = "nothing is destroyed after a read that was not whole";
+const SHRUNK: &str = "nothing is destroyed after a snapshot that shrank implausibly";
+const FORGOTTEN: &str = "what is forgotten stays as it is";
+
+/// How long EC2 may take to list what it launched.
+const LISTED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+
+/// Each destructive step needs the parts of the snapshot that it was concluded from.
+pub fn read_whole(case: &Case<'_>, found: &mut Found) {
+    let (cloud, cluster) = (&case.seen().cloud, &case.seen().cluster);
+    let (instances, nodes, pods) = (cloud.instances.gap(), cluster.nodes.gap(), cluster.pods.gap());
+    let objects = cluster.objects.gap();
+    for (_, step) in case.each() {
+        let gaps: &[Option<&Gap>] = match &step.action {
+            Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Reboot { .. }) => &[instances, nodes, pods],
+            Action::Cloud(CloudAction::Cancel { .. }) => &[cloud.reservations.gap(), instances],
+            Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }) => {
+                &[nodes, pods, cluster.workloads.gap()]
+            }
+            Action::Cluster(ClusterAction::Cut { .. }) => &[nodes, pods],
+            Action::Cluster(ClusterAction::Delete(_)) => &[objects],
+            _ => continue,
+        };
+        if let Some(gap) = gaps.iter().flatten().next() {
+            found.step(WHOLE, &step.id, format!("{}: {}", gap.what, gap.why));
+        }
+    }
+}
+
+/// Against what the ledger knows of. A listed instance that is terminated is no absence, and explains a node
+/// that went with it. Work whose time is set from outside, or by the tide, goes on being asked to leave.
+pub fn not_shrunk(case: &Case<'_>, found: &mut Found) {
+    let Some(what) = shrunk(case) else { return };
+    for (at, step) in case.each() {
+        let destroys = match &step.action {
+            Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Reboot { .. } | CloudAction::Cancel { .. })
+            | Action::Cluster(ClusterAction::Cut { .. } | ClusterAction::Delete(_)) => true,
+            Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }) => !matches!(
+                case.reason(at),
+                Reason::Returning { .. } | Reason::Notice { .. } | Reason::CapacityEnds { .. }
+            ),
+            _ => false,
+        };
+        if destroys {
+            found.step(SHRUNK, &step.id, what.clone());
+        }
+    }
+}
+
+/// Says what shrank, if more is missing than the limit allows of what the ledger knows of. One that is listed as
+/// terminated is not missing, and one that was launched a moment ago may not be listed yet.
+pub fn shrunk(case: &Case<'_>) -> Option<String> {
+    let percent = case.standing().limits.observation_shrink_percent;
+    let instances = case.seen().cloud.instances.seen();
+    let nodes = case.seen().cluster.nodes.seen();
+    let (mut known, mut missing, mut claimed, mut gone) = (0usize, 0usize, 0usize, 0usize);
+    for slot in case.input.ledger.pools.values().flat_map(|pool| pool.slots.values()) {
+        let is_old = slot.launched.is_none_or(|at| case.input.now.duration_since(at) > LISTED_WITHIN);
+        if let Some(id) = slot.instance.as_ref().filter(|_| is_old) {
+            known += 1;
+            missing += usize::from(!instances.contains_key(id));
+        }
+        if let Some(name) = &slot.node {
+            claimed += 1;
+            gone += usize::from(!nodes.contains_key(name));
+        }
+    }
+    // One alone proves nothing, whatever share it is.
+    let too_many = |missing: usize, known: usize| missing > 1 && missing * 100 > known * usize::from(percent);
+    if too_many(missing, known) {
+        Some(format!("{missing} of {known} instances that the ledger knows are not listed"))
+    } else if too_many(gone, claimed) {
+        Some(format!("{gone} of {claimed} nodes that were claimed are not there"))
+    } else {
+        None
+    }
+}
+
+/// A pool that is in the ledger and not in the target is released: nothing is done to its nodes beyond lifting our own
+/// marks.
+pub fn forgotten_stays(case: &Case<'_>, found: &mut Found) {
+    let is_wanted = |pool: &PoolName| case.input.target.pools.contains_key(pool);
+    let mut judge = |step: &StepId, pool: Option<&PoolName>| {
+        if let Some(pool) = pool.filter(|pool| !is_wanted(pool)) {
+            found.step(FORGOTTEN, step, format!("no document names pool {pool}"));
+        }
+    };
+    for (_, step) in case.each() {
+        match &step.action {
+            Action::Cloud(CloudAction::Terminate { slot, .. } | CloudAction::Reboot { slot, .. }) => {
+                judge(&step.id, Some(&slot.pool));
+            }
+            Action::Cluster(ClusterAction::Cordon { node, .. } | ClusterAction::Cut { node, .. }) => {
+                judge(&step.id, case.slot_of_node(node).map(|slot| &slot.pool));
+            }
+            _ => {}
+        }
+    }
+}

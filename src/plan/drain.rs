@@ -1,0 +1,320 @@
+//! Emptying a node: a pure function of what is on it, of our cordon, and of what its work was asked.
+//!
+//! Cordon, wait out the scheduler, list again, whole gangs or none, ask the queue first, ask the work to save itself,
+//! evict the rest within their budgets, wait until all is gone. Every stage is read from the snapshot, so the steps
+//! that are left are the same whoever did the first ones. Called by everything that takes a node out of service.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::harm::{Gang, gang_of};
+use super::types::{Consent, Disruption, Reason, Step, WaitingOn};
+use super::view::{SlotView, View};
+use crate::effect::marks::{ASKED, Mark};
+use crate::effect::{Action, ClusterAction, Effects, Fact, SETTLE, Thing, Verb};
+use crate::fleet::tier::Signal;
+use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
+use crate::observed::{Keeper, PodPhase, PodSeen, WorkloadSeen};
+
+/// How hard a node may be emptied.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pressure {
+    /// Pods that run may be moved; else the node is taken only when it is idle.
+    pub moves_work: bool,
+    /// From here on nobody is asked and minimum runtimes do not count.
+    pub hard_at: Option<Timestamp>,
+    /// From here on pods are deleted, whatever their budgets say: the machine goes anyway.
+    pub deadline: Option<Timestamp>,
+}
+
+/// For what a node is emptied: what its steps have in common.
+#[derive(Clone, Debug)]
+pub struct Purpose {
+    /// The word in our mark.
+    pub why: &'static str,
+    pub on: Thing,
+    pub reason: Reason,
+    pub consent: Consent,
+    pub pressure: Pressure,
+}
+
+/// How a node can be emptied now.
+#[derive(Debug)]
+pub enum Drain {
+    /// All steps until the node is empty; `last` is the one to come after. None: it is empty and settled.
+    Whole { steps: Vec<Step>, last: Option<StepId> },
+    /// As far as it goes now; then something has to happen first.
+    Partly { steps: Vec<Step>, waiting_on: WaitingOn },
+}
+
+/// How many more evictions each disruption budget allows in this plan, shared by all drains of the plan.
+#[derive(Debug, Default)]
+pub struct Allowance(BTreeMap<NamespacedName, i32>);
+
+/// What has to leave a node, and how.
+#[derive(Default)]
+struct Load<'a> {
+    /// Suspended whole.
+    workloads: BTreeMap<&'a WorkloadUid, &'a WorkloadSeen>,
+    /// Evicted whole, by gang.
+    gangs: BTreeSet<Gang<'a>>,
+    singles: Vec<&'a PodSeen>,
+    /// All that is there, also what is leaving.
+    uids: BTreeSet<Uid>,
+}
+
+pub fn step_id(verb: &str, subject: impl std::fmt::Display, generation: u32) -> StepId {
+    format!("{verb}:{subject}@{generation}").into()
+}
+
+/// The steps that empty a slot's node.
+pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, purpose: &Purpose) -> Drain {
+    let Some((node, _)) = slot.node else { return Drain::Whole { steps: Vec::new(), last: None } };
+    let load = load(view, node);
+    if let Some(waiting_on) = blocked(view, &load, purpose.pressure) {
+        // What was begun stays as it is; what was not is not begun.
+        return Drain::Partly { steps: Vec::new(), waiting_on };
+    }
+    let generation = slot.generation();
+    let mut made = Steps::new(purpose.clone());
+    if slot.mark.is_none() {
+        let mark = Mark::new(view.now, purpose.why);
+        let action = Action::Cluster(ClusterAction::Cordon { node: node.clone(), mark });
+        made.push(step_id("cordon", node, generation), action, vec![], (1, 2));
+    }
+    let settled = slot.mark.as_ref().is_some_and(|mark| view.now.duration_since(mark.since) >= SETTLE);
+    if !settled {
+        let action = Action::Await(Fact::Settled(node.clone()));
+        made.push(step_id("settle", node, generation), action, vec![], (5, 10));
+    }
+    let idle = load.uids.is_empty();
+    let holds = vec![Fact::HoldsOnly { node: node.clone(), pods: load.uids.clone() }];
+    let cordoned = made.last.clone();
+    let mut ends: Vec<StepId> = Vec::new();
+    for (uid, workload) in &load.workloads {
+        made.last.clone_from(&cordoned);
+        suspend(view, &mut made, uid, workload, &holds);
+        ends.extend(made.last.clone());
+    }
+    made.last.clone_from(&cordoned);
+    let (evicted, left) = evict(view, allowance, &load, purpose.pressure);
+    if !evicted.is_empty() {
+        let force = purpose.pressure.deadline.is_some_and(|deadline| view.now >= deadline);
+        let hit = view.harm.hit(&evicted);
+        let pods: Vec<(NamespacedName, Uid)> = evicted.iter().map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
+        let action = Action::Cluster(ClusterAction::Evict { pods, force });
+        let grace = evicted.iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
+        made.push(step_id("evict", node, generation), action, holds.clone(), (5, 60 + grace));
+        made.disturbs(view, hit);
+        ends.extend(made.last.clone());
+    }
+    if let Some(budget) = left {
+        return Drain::Partly { steps: made.steps, waiting_on: WaitingOn::DisruptionBudget(budget) };
+    }
+    if !idle || !settled {
+        if ends.is_empty() {
+            ends.extend(cordoned);
+        }
+        let grace = view.harm.pods_on(node).iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
+        let action = Action::Await(Fact::Empty(node.clone()));
+        made.last = None;
+        made.push(step_id("empty", node, generation), action, vec![], (1, 30 + grace));
+        if let Some(step) = made.steps.last_mut() {
+            step.after = ends;
+        }
+    }
+    Drain::Whole { last: made.last, steps: made.steps }
+}
+
+/// What is on a node, sorted by how it leaves.
+fn load<'a>(view: &View<'a>, node: &NodeName) -> Load<'a> {
+    let mut load = Load::default();
+    for pod in view.harm.pods_on(node) {
+        let pod: &'a PodSeen = pod;
+        load.uids.insert(pod.uid.clone());
+        if pod.terminating.is_some() {
+            continue;
+        }
+        let workload = pod.workload.as_ref().and_then(|uid| Some((uid, view.harm.workload(pod)?)));
+        match (workload, gang_of(pod)) {
+            // Told to go already: it leaves by itself.
+            (Some((_, found)), _) if !found.active || found.evicted => {}
+            (Some((uid, found)), _) => {
+                load.workloads.insert(uid, found);
+            }
+            (None, Some(gang)) => {
+                load.gangs.insert(gang);
+            }
+            (None, None) => load.singles.push(pod),
+        }
+    }
+    load
+}
+
+/// What stands in the way of even beginning.
+fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure) -> Option<WaitingOn> {
+    if pressure.deadline.is_some_and(|deadline| view.now >= deadline) {
+        return None;
+    }
+    let pods = || {
+        let gangs = load.gangs.iter().flat_map(|gang| view.harm.pods_of(*gang).iter().copied());
+        load.singles.iter().copied().chain(gangs)
+    };
+    if !pressure.moves_work {
+        let first = load.workloads.values().next().map(|workload| workload.name.to_string());
+        let name = first.or_else(|| pods().next().map(|pod| pod.name.to_string()));
+        if let Some(name) = name {
+            return Some(WaitingOn::Gang { name });
+        }
+    }
+    if let Some(pod) = pods().find(|pod| pod.budgets.len() > 1) {
+        let budgets: Vec<String> = pod.budgets.iter().map(ToString::to_string).collect();
+        return Some(WaitingOn::Person(format!(
+            "pod {} is selected by more than one PodDisruptionBudget ({}), and the API server refuses every eviction of \
+             it: keep one of them",
+            pod.name,
+            budgets.join(", ")
+        )));
+    }
+    if let Some(pod) = pods().find(|pod| pod.keeper == Keeper::Nobody) {
+        return Some(WaitingOn::Person(format!(
+            "pod {} has no controller: nobody makes it again. Delete it, or move it, yourself",
+            pod.name
+        )));
+    }
+    let too_young = load.workloads.values().filter_map(|workload| {
+        let (_, tier) = view.harm.tier_of(workload)?;
+        let since = workload.reserved?;
+        let until = since.checked_add(tier.minimum_runtime.signed()).ok()?;
+        let until = pressure.hard_at.map_or(until, |hard_at| until.min(hard_at));
+        (until > view.now).then_some(until)
+    });
+    too_young.max().map(WaitingOn::Until)
+}
+
+/// Which pods may be evicted in this plan, and the budget that keeps the others.
+fn evict<'a>(
+    view: &View<'a>,
+    allowance: &mut Allowance,
+    load: &Load<'a>,
+    pressure: Pressure,
+) -> (Vec<&'a PodSeen>, Option<NamespacedName>) {
+    let force = pressure.deadline.is_some_and(|deadline| view.now >= deadline);
+    let (mut chosen, mut left) = (Vec::new(), None);
+    let gangs = load.gangs.iter().map(|gang| view.harm.pods_of(*gang).to_vec());
+    for group in gangs.chain(load.singles.iter().map(|pod| vec![*pod])) {
+        let group: Vec<&PodSeen> = group.into_iter().filter(|pod| pod.terminating.is_none()).collect();
+        match if force { None } else { allowance.take(view, &group) } {
+            None => chosen.extend(group),
+            Some(budget) => left = left.or(Some(budget)),
+        }
+    }
+    (chosen, left)
+}
+
+impl Allowance {
+    /// Takes room for all of these pods, or for none and says which budget has not enough.
+    fn take(&mut self, view: &View<'_>, pods: &[&PodSeen]) -> Option<NamespacedName> {
+        let budgets = view.input.observed.cluster.budgets.seen();
+        let mut wanted: BTreeMap<&NamespacedName, i32> = BTreeMap::new();
+        // A budget does not count pods that do not run.
+        for pod in pods.iter().filter(|pod| pod.phase == PodPhase::Running) {
+            for budget in &pod.budgets {
+                *wanted.entry(budget).or_insert(0) += 1;
+            }
+        }
+        let left = |name: &NamespacedName, known: &BTreeMap<NamespacedName, i32>| {
+            known.get(name).copied().or_else(|| budgets.get(name).map(|budget| budget.allowed)).unwrap_or(i32::MAX)
+        };
+        if let Some((short, _)) = wanted.iter().find(|(name, count)| left(name, &self.0) < **count) {
+            return Some((*short).clone());
+        }
+        for (name, count) in wanted {
+            let rest = left(name, &self.0).saturating_sub(count);
+            self.0.insert(name.clone(), rest);
+        }
+        None
+    }
+}
+
+/// Asks a workload to save itself where its tier says so, then suspends it, waits until it is gone, and lets it queue
+/// again.
+pub fn suspend(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &WorkloadSeen, holds: &[Fact]) {
+    let hard_at = made.purpose.pressure.hard_at;
+    let is_hard = hard_at.is_some_and(|hard_at| view.now >= hard_at);
+    let checkpoint = view.harm.tier_of(workload).and_then(|(_, tier)| tier.checkpoint.as_ref());
+    let mut takes = (2, 60);
+    if let Some(checkpoint) = checkpoint.filter(|one| one.signal == Signal::Annotation && !is_hard) {
+        if !workload.marks.contains_key(ASKED) {
+            let mark = Mark::new(view.now, made.purpose.why);
+            let action = Action::Cluster(ClusterAction::Ask { workload: uid.clone(), mark });
+            made.push(step_id("ask", &workload.name, 0), action, holds.to_vec(), (1, 2));
+        }
+        let within_secs = checkpoint.deadline.as_secs();
+        let saved = Fact::Saved { workload: uid.clone(), within_secs, hard_at };
+        made.push(step_id("saved", &workload.name, 0), Action::Await(saved), vec![], (1, within_secs));
+        takes.1 += within_secs;
+    }
+    let mark = Mark::new(view.now, made.purpose.why);
+    let action = Action::Cluster(ClusterAction::Suspend { workload: uid.clone(), mark });
+    made.push(step_id("suspend", &workload.name, 0), action, holds.to_vec(), takes);
+    made.disturbs(view, view.harm.hit_workload(uid));
+    resume(made, uid, workload);
+}
+
+/// Waits until a suspended workload is gone, and lets it queue again: it keeps its place.
+pub fn resume(made: &mut Steps, uid: &WorkloadUid, workload: &WorkloadSeen) {
+    let released = Action::Await(Fact::Released(uid.clone()));
+    made.push(step_id("released", &workload.name, 0), released, vec![], (2, 120));
+    let action = Action::Cluster(ClusterAction::Resume { workload: uid.clone() });
+    made.push(step_id("resume", &workload.name, 0), action, vec![Fact::Released(uid.clone())], (1, 2));
+}
+
+/// Steps in a row, each after the one before.
+#[derive(Debug)]
+pub struct Steps {
+    pub purpose: Purpose,
+    pub steps: Vec<Step>,
+    pub last: Option<StepId>,
+}
+
+impl Steps {
+    pub fn new(purpose: Purpose) -> Self {
+        Self { purpose, steps: Vec::new(), last: None }
+    }
+
+    pub fn push(&mut self, id: StepId, action: Action, requires: Vec<Fact>, takes: (u64, u64)) {
+        let after = self.last.iter().cloned().collect();
+        self.last = Some(id.clone());
+        self.steps.push(Step {
+            id,
+            on: self.purpose.on.clone(),
+            action,
+            after,
+            requires,
+            reason: self.purpose.reason.clone(),
+            disruption: Disruption::default(),
+            effects: Effects::default(),
+            takes,
+            consent: self.purpose.consent,
+        });
+    }
+
+    /// The last step has these effects.
+    pub fn with(&mut self, effects: Effects) {
+        if let Some(step) = self.steps.last_mut() {
+            step.effects.add(&effects);
+        }
+    }
+
+    /// The last step disturbs somebody.
+    fn disturbs(&mut self, view: &View<'_>, hit: Disruption) {
+        let mut amount = view.harm.amount(&hit);
+        amount.count = hit.pods;
+        self.with(Effects::one(Verb::Drain, self.purpose.on.clone(), amount));
+        if let Some(step) = self.steps.last_mut() {
+            step.disruption = hit;
+        }
+    }
+}

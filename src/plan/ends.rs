@@ -1,0 +1,84 @@
+//! Capacity that ends, and notices of the cloud: when a node has to be empty, and when to begin.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::types::Reason;
+use super::view::{PoolView, SlotView, View};
+use crate::fleet::pool::Source;
+use crate::fleet::standing::TermsSpec;
+use crate::ids::ReservationName;
+use crate::observed::NoticeKind;
+use crate::units::Duration;
+
+/// Beside what work needs to save itself: the scheduler's lag, evictions, and some to spare.
+const MARGIN: Duration = Duration::minutes(15);
+
+/// A node that will be taken away.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ending {
+    pub reason: Reason,
+    /// When to begin to empty it.
+    pub begins: Timestamp,
+    /// From here on nobody is asked.
+    pub hard_at: Timestamp,
+    /// When it is taken away.
+    pub at: Timestamp,
+}
+
+/// When a slot's node will be taken away, if that is known.
+pub fn of(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Ending> {
+    let (_, instance) = slot.instance?;
+    if let Some(notice) = &instance.notice
+        && notice.why != NoticeKind::BlockEnd
+    {
+        let hard_at = notice.at.checked_sub(SignedDuration::from_secs(60)).ok()?;
+        let begins = match notice.why {
+            // Two minutes are not much: at once.
+            NoticeKind::SpotInterruption => view.now,
+            _ => notice.at.checked_sub(lead(view)).ok()?,
+        };
+        let reason = Reason::Notice { why: notice.why, at: notice.at };
+        return Some(Ending { reason, begins, hard_at, at: notice.at });
+    }
+    let id = instance.reservation.as_ref()?;
+    let seen = view.input.observed.cloud.reservations.seen().get(id).filter(|seen| seen.block)?;
+    let end = seen.end?;
+    let (name, kill) = block_of(view, pool, id.as_str());
+    let at = end.checked_sub(kill.signed()).ok()?;
+    let hard_at = at.checked_sub(MARGIN.signed()).ok()?.checked_add(SignedDuration::from_mins(10)).ok()?;
+    Some(Ending {
+        reason: Reason::CapacityEnds { reservation: name, at },
+        begins: begins_at(view, end, kill),
+        hard_at,
+        at,
+    })
+}
+
+/// When to begin to empty what stands on a block that ends.
+pub fn begins_at(view: &View<'_>, end: Timestamp, kill: Duration) -> Timestamp {
+    end.checked_sub(kill.signed()).and_then(|at| at.checked_sub(lead(view))).unwrap_or(Timestamp::MIN)
+}
+
+/// How long before the end: the longest time that any tier may take to save its work, and some to spare.
+fn lead(view: &View<'_>) -> SignedDuration {
+    let longest = view.standing.tiers.values().filter_map(|tier| tier.checkpoint.as_ref());
+    let longest = longest.map(|checkpoint| checkpoint.deadline).max().unwrap_or_default();
+    longest.plus(MARGIN).signed()
+}
+
+/// The document of the block that an instance stands on, and how early it is taken away.
+fn block_of(view: &View<'_>, pool: &PoolView<'_>, id: &str) -> (ReservationName, Duration) {
+    let names = pool.spec.capacity.iter().filter_map(|source| match source {
+        Source::Reservation(name) => Some(name),
+        _ => None,
+    });
+    for name in names {
+        let Some(spec) = view.standing.reservations.get(name) else { continue };
+        if let TermsSpec::Block(block) = &spec.terms
+            && super::reservations::id_of(view.input, name).is_some_and(|held| held.as_str() == id)
+        {
+            return (name.clone(), block.kill);
+        }
+    }
+    (id.into(), crate::hardware::catalogue().notices.ultraserver_kill)
+}

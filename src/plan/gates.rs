@@ -1,0 +1,231 @@
+//! What is let through and what waits: freezes, hands-off, reads that are not whole, budgets, approvals.
+//!
+//! Every course of every room passes here, once, in one order. A course that was begun (its node carries our mark) is
+//! not held by a budget that it has been counted in already.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+use super::draft::{Course, Draft};
+use super::types::*;
+use super::view::View;
+use crate::effect::marks::{CORDON, HANDS_OFF};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Scope, Thing, Verb};
+use crate::ids::{Digest, PoolName};
+use crate::observed::Gap;
+
+/// What an approval would have to cover is known only when everything else is: the place is kept with this.
+const NO_DIGEST: &str = "";
+
+pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
+    let left_out = only(view, draft);
+    let courses = std::mem::take(&mut draft.courses);
+    let mut removals = Removals::new(view, &courses, &draft.held);
+    let mut breakers: BTreeMap<PoolName, u32> = BTreeMap::new();
+    // What was begun comes first, so that a budget is spent on finishing.
+    let (begun, fresh): (Vec<_>, Vec<_>) = courses.into_iter().partition(|course| is_begun(view, course));
+    for (course, begun) in begun.into_iter().map(|c| (c, true)).chain(fresh.into_iter().map(|c| (c, false))) {
+        let waiting_on = frozen(view, &course)
+            .or_else(|| hands_off(view, &course))
+            .or_else(|| doubtful(view, &course))
+            .or_else(|| breaker(view, &course, begun, &mut breakers))
+            .or_else(|| removals.gate(view, &course, begun));
+        match waiting_on {
+            Some(waiting_on) => draft.held.push(course.held(waiting_on)),
+            None => draft.courses.push(course),
+        }
+    }
+    left_out
+}
+
+/// The digest of the whole plan, in what waits for an approval.
+pub fn name_approval(held: &mut [Held], digest: &Digest) {
+    for one in held {
+        if matches!(&one.waiting_on, WaitingOn::Approval(known) if known.as_str() == NO_DIGEST) {
+            one.waiting_on = WaitingOn::Approval(digest.clone());
+        }
+    }
+}
+
+/// Leaves out what was not asked for, and says what that was.
+fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
+    if view.input.only.is_empty() {
+        return Vec::new();
+    }
+    let wanted = |on: &Thing| view.input.only.contains(on);
+    let mut left: Vec<Thing> = draft
+        .courses
+        .iter()
+        .map(|course| &course.on)
+        .chain(draft.held.iter().map(|held| &held.what))
+        .filter(|on| !wanted(on))
+        .cloned()
+        .collect();
+    left.sort();
+    left.dedup();
+    draft.courses.retain(|course| wanted(&course.on));
+    draft.held.retain(|held| wanted(&held.what));
+    left
+}
+
+fn is_begun(view: &View<'_>, course: &Course) -> bool {
+    let nodes = view.input.observed.cluster.nodes.seen();
+    course.nodes.iter().any(|name| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some()))
+}
+
+fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    let pool = match &course.on {
+        Thing::Pool(pool) => Some(pool),
+        _ => None,
+    };
+    let lets_through = |freeze: &Freeze| course.has_deadline && !freeze.all;
+    if let Some(reason) = &view.standing.frozen {
+        let freeze = frozen_by_document(reason, view.now);
+        return (!lets_through(&freeze)).then_some(WaitingOn::Frozen(freeze));
+    }
+    // What only remembers changes nothing outside, and a plan that forgets what it saw is a worse one.
+    if course.steps.iter().all(|step| matches!(step.action, Action::Record(_))) {
+        return None;
+    }
+    let stops = |freeze: &&Freeze| match &freeze.scope {
+        Scope::Fleet => true,
+        Scope::Pool(name) => pool == Some(name),
+        Scope::Node(name) => course.nodes.contains(name),
+    };
+    let found = view.input.ledger.head.frozen.iter().find(stops)?;
+    (!lets_through(found)).then(|| WaitingOn::Frozen(found.clone()))
+}
+
+fn hands_off(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    let nodes = view.input.observed.cluster.nodes.seen();
+    let found =
+        course.nodes.iter().find(|name| nodes.get(*name).is_some_and(|node| node.annotation(HANDS_OFF).is_some()));
+    found.map(|name| WaitingOn::HandsOff(name.clone()))
+}
+
+/// Nothing is taken away on the word of a read that failed, or of one that lost too much.
+fn doubtful(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    if !course.steps.iter().any(|step| is_destructive(&step.action)) {
+        return None;
+    }
+    let seen = &view.input.observed;
+    let gap: Option<&Gap> = seen.cluster.nodes.gap().or(seen.cluster.pods.gap()).or(seen.cluster.workloads.gap());
+    let cloud = course.steps.iter().any(|step| matches!(step.action, Action::Cloud(_)));
+    let gap = gap.or(seen.cloud.instances.gap().filter(|_| cloud)).or(seen.cluster.budgets.gap());
+    if let Some(gap) = gap {
+        return Some(WaitingOn::Unread(gap.clone()));
+    }
+    view.shrunk.map(|(seen, trusted)| WaitingOn::Shrunk { seen, trusted })
+}
+
+fn is_destructive(action: &Action) -> bool {
+    match action {
+        Action::Cloud(action) => {
+            matches!(action, CloudAction::Terminate { .. } | CloudAction::Reboot { .. } | CloudAction::Cancel { .. })
+        }
+        Action::Cluster(action) => matches!(
+            action,
+            ClusterAction::Suspend { .. }
+                | ClusterAction::Evict { .. }
+                | ClusterAction::Cut { .. }
+                | ClusterAction::Delete(_)
+        ),
+        Action::Record(_) | Action::Await(_) => false,
+    }
+}
+
+/// No more of a pool is taken out for its health than its policy says: then the cause is probably elsewhere.
+fn breaker(view: &View<'_>, course: &Course, begun: bool, used: &mut BTreeMap<PoolName, u32>) -> Option<WaitingOn> {
+    let (Reason::Sick { .. }, Thing::Pool(name)) = (&course.reason, &course.on) else { return None };
+    let pool = view.pools.get(name)?;
+    let percent = super::health::policy(view, pool).map_or(100, |policy| policy.limit.0);
+    let allowed = pool.target.nodes.saturating_mul(u32::from(percent)).div_ceil(100).max(1);
+    let used = used.entry(name.clone()).or_insert_with(|| {
+        // Slots that are empty after a treatment are still being treated.
+        let treated = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.node.is_none());
+        let treated =
+            treated.filter(|slot| slot.record.is_some_and(|record| record.lost && !record.remedies.is_empty()));
+        u32::try_from(treated.count()).unwrap_or(u32::MAX)
+    });
+    if *used >= allowed && !begun {
+        let name = format!("the health limit of pool/{name}");
+        return Some(WaitingOn::Budget { name, allowed, used: *used });
+    }
+    *used += 1;
+    None
+}
+
+/// Nodes that are removed by choice: so many an hour, and not too many at once without somebody's word.
+struct Removals {
+    left: u32,
+    allowed: u32,
+    /// When the next removal is possible once none is left.
+    retry: Option<jiff::Timestamp>,
+    too_many: bool,
+    approved: bool,
+}
+
+impl Removals {
+    fn new(view: &View<'_>, courses: &[Course], held: &[Held]) -> Self {
+        let allowed = view.standing.limits.nodes_removed_per_hour;
+        let hour = SignedDuration::from_hours(1);
+        let removed = view.input.ledger.pools.values().flat_map(|pool| &pool.removed).map(|(_, at)| *at);
+        let recent: Vec<_> = removed.filter(|at| view.now.duration_since(*at) < hour).collect();
+        let left = allowed.saturating_sub(u32::try_from(recent.len()).unwrap_or(u32::MAX));
+        let retry = recent.iter().min().and_then(|at| at.checked_add(hour).ok());
+        let wanted: Effects =
+            courses.iter().filter(|course| is_removal(course)).fold(Effects::default(), |mut sum, one| {
+                sum.add(&one.effects());
+                sum
+            });
+        let waiting = held.iter().filter(|held| held.reason == Reason::NotWanted).count();
+        let count = courses.iter().filter(|course| is_removal(course) && !is_begun(view, course)).count() + waiting;
+        let known: usize = view
+            .input
+            .ledger
+            .pools
+            .values()
+            .flat_map(|pool| pool.slots.values())
+            .filter(|slot| slot.is_something())
+            .count();
+        let percent = usize::from(view.standing.limits.desired_shrink_percent);
+        let too_many = count * 100 > known * percent && count > 0;
+        let only_removals = Effects(
+            wanted.0.into_iter().filter(|(key, _)| matches!(key.verb, Verb::Terminate | Verb::Release)).collect(),
+        );
+        let approved =
+            view.input.ledger.head.approvals.values().any(|opened| only_removals.within(&opened.left).is_ok());
+        Self { left, allowed, retry, too_many, approved }
+    }
+
+    fn gate(&mut self, _view: &View<'_>, course: &Course, begun: bool) -> Option<WaitingOn> {
+        if !is_removal(course) {
+            return None;
+        }
+        if self.too_many && !self.approved && !begun {
+            return Some(WaitingOn::Approval(NO_DIGEST.into()));
+        }
+        let counted = !course.steps.iter().any(|step| step.id.as_str().starts_with("removing:"));
+        if counted {
+            return None;
+        }
+        if self.left == 0 {
+            let name = "limits.nodesRemovedPerHour".to_string();
+            let budget = WaitingOn::Budget { name, allowed: self.allowed, used: self.allowed };
+            return Some(self.retry.map_or(budget, WaitingOn::Until));
+        }
+        self.left -= 1;
+        None
+    }
+}
+
+/// A node that somebody wrote fewer of.
+fn is_removal(course: &Course) -> bool {
+    let asked = course.steps.iter().any(|step| step.consent == Consent::Asked);
+    let removes = course
+        .steps
+        .iter()
+        .any(|step| step.effects.0.keys().any(|key| matches!(key.verb, Verb::Terminate | Verb::Release)));
+    course.reason == Reason::NotWanted && asked && removes
+}

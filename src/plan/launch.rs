@@ -1,0 +1,377 @@
+//! Where the node of an empty slot comes from: the pool's sources in their order, and what each has left.
+//!
+//! A source is passed over only when it certainly cannot give: it is full of others, it refused a moment ago, its limit
+//! is reached. One that will give soon (a reservation that is being made, a place that our own dying instance still
+//! holds) is waited for: a second paid node is never launched because the first is slow.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jiff::SignedDuration;
+use rust_decimal::Decimal;
+
+use super::drain::{Steps, step_id};
+use super::types::{WaitingOn, pool_of};
+use super::view::{Body, PoolView, SlotView, View};
+use crate::effect::marks::POOL;
+use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LaunchRequest, Verb, token};
+use crate::fleet::pool::Source;
+use crate::fleet::standing::TermsSpec;
+use crate::ids::{NodeName, PoolName, ReservationId, ReservationName, Zone};
+use crate::observed::{InstanceState, Market, ReservationState};
+use crate::units::Usd;
+
+/// How long a source that refused is left alone.
+pub const BACK_OFF: SignedDuration = SignedDuration::from_mins(10);
+
+/// What all slots of a plan share: places of reservations, money, nodes that exist.
+#[derive(Debug)]
+pub struct Room {
+    /// Places that nobody has or will have, by reservation.
+    free: BTreeMap<ReservationId, u32>,
+    /// Instances of ours that will give their place back.
+    leaving: BTreeMap<ReservationId, u32>,
+    /// Live instances of a pool by source, and what this plan adds.
+    used: BTreeMap<(PoolName, u32), u32>,
+    /// What on-demand and spot nodes cost an hour, with what this plan adds.
+    pub hourly: Usd,
+    /// Nodes that belong to somebody, or will.
+    claimed: BTreeSet<NodeName>,
+    /// Nodes that exist and may be claimed by these labels, best first; found when first asked for.
+    existing: BTreeMap<BTreeMap<String, String>, VecDeque<NodeName>>,
+}
+
+/// What a slot gets.
+#[derive(Debug)]
+pub enum Supply {
+    Launch { request: Box<LaunchRequest>, usd_hour: Usd, wait_for_place: Option<ReservationId> },
+    Claim(NodeName),
+    Wait(WaitingOn),
+}
+
+impl Room {
+    pub fn new(view: &View<'_>) -> Self {
+        let seen = &view.input.observed.cloud;
+        let free = seen.reservations.seen().iter().map(|(id, found)| (id.clone(), found.available)).collect();
+        let mut room = Self {
+            free,
+            leaving: BTreeMap::new(),
+            used: BTreeMap::new(),
+            hourly: Usd::default(),
+            claimed: BTreeSet::new(),
+            existing: BTreeMap::new(),
+        };
+        for (pool, slot) in view.slots() {
+            if let Some((_, found)) = slot.instance.filter(|(_, found)| found.state.is_live()) {
+                if found.state == InstanceState::ShuttingDown
+                    && let Some(id) = &found.reservation
+                {
+                    *room.leaving.entry(id.clone()).or_insert(0) += 1;
+                } else {
+                    let source = source_of(view, pool, found.market, found.reservation.as_ref());
+                    *room.used.entry((pool.name.clone(), source)).or_insert(0) += 1;
+                }
+                if matches!(found.market, Market::OnDemand | Market::Spot) {
+                    room.hourly.0 += price(view, pool, found.market, &found.zone).0;
+                }
+            }
+            if let Body::InFlight(intent) = slot.body {
+                let request = &intent.request;
+                *room.used.entry((pool.name.clone(), request.source)).or_insert(0) += 1;
+                if let Some(places) = request.reservation.as_ref().and_then(|id| room.free.get_mut(id)) {
+                    *places = places.saturating_sub(1);
+                }
+                if matches!(request.market, Market::OnDemand | Market::Spot) {
+                    room.hourly.0 += price(view, pool, request.market, &request.zone).0;
+                }
+            }
+        }
+        let claimed = view.input.ledger.pools.values().flat_map(|pool| pool.slots.values());
+        room.claimed = claimed.filter_map(|slot| slot.node.clone()).collect();
+        room
+    }
+
+    /// A slot's node goes before its next one comes: what it cost and the place that it took are free for that one.
+    pub fn leaves(&mut self, view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) {
+        let Some((_, found)) = slot.instance else { return };
+        let source = source_of(view, pool, found.market, found.reservation.as_ref());
+        if let Some(used) = self.used.get_mut(&(pool.name.clone(), source)) {
+            *used = used.saturating_sub(1);
+        }
+        self.hourly.0 -= price(view, pool, found.market, &found.zone).0;
+    }
+
+    /// Where this slot's next node comes from. `freed` is the reservation whose place its own old instance gives back
+    /// before.
+    pub fn supply(
+        &mut self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        slot: &SlotView<'_>,
+        freed: Option<&ReservationId>,
+        replaces_dead: bool,
+    ) -> Supply {
+        let mut waiting = None;
+        for (place, source) in pool.spec.capacity.iter().enumerate() {
+            let place = u32::try_from(place).unwrap_or(u32::MAX);
+            let refused = slot.record.and_then(|record| record.refused.get(&place)).copied();
+            let retry = refused.and_then(|at| at.checked_add(BACK_OFF).ok()).filter(|retry| *retry > view.now);
+            if let Some(retry) = retry {
+                waiting = waiting.or(Some(WaitingOn::Capacity { what: describe(source), retry: Some(retry) }));
+                continue;
+            }
+            let found = match source {
+                Source::Reservation(name) => self.from_reservation(view, pool, slot, place, name, freed),
+                Source::OnDemand { max } => self.by_the_hour(view, pool, slot, place, *max, None, replaces_dead),
+                Source::Spot { max, max_price_percent } => {
+                    self.by_the_hour(view, pool, slot, place, *max, Some(*max_price_percent), replaces_dead)
+                }
+                Source::Existing { labels } => self.existing(view, labels),
+            };
+            match found {
+                Ok(supply) => return supply,
+                // Waiting for a place of one's own is no reason to pay for another.
+                Err((wait, true)) => return Supply::Wait(wait),
+                Err((wait, false)) => waiting = waiting.or(Some(wait)),
+            }
+        }
+        let nothing = || WaitingOn::Capacity { what: "any source of the pool".into(), retry: None };
+        Supply::Wait(waiting.unwrap_or_else(nothing))
+    }
+
+    /// `Err` with whether to wait for it rather than look further.
+    fn from_reservation(
+        &mut self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        slot: &SlotView<'_>,
+        place: u32,
+        name: &ReservationName,
+        freed: Option<&ReservationId>,
+    ) -> Result<Supply, (WaitingOn, bool)> {
+        let what = format!("reservation/{name}");
+        let capacity = |what: String| WaitingOn::Capacity { what, retry: None };
+        let spec = view.standing.reservations.get(name).ok_or_else(|| (capacity(what.clone()), false))?;
+        if let TermsSpec::OnDemand { cancel: true, .. } = spec.terms {
+            return Err((capacity(what), false));
+        }
+        let is_block = matches!(spec.terms, TermsSpec::Block(_));
+        let id = super::reservations::id_of(view.input, name);
+        let Some((id, seen)) = id.and_then(|id| view.input.observed.cloud.reservations.seen().get_key_value(&id))
+        else {
+            // It is made or found before anything else is; a block that nobody bought is not waited for.
+            let what = if is_block { what } else { format!("{what}, which comes first") };
+            return Err((capacity(what), !is_block));
+        };
+        match seen.state {
+            ReservationState::Active => {}
+            ReservationState::Pending => return Err((capacity(format!("{what}, which is pending")), true)),
+            ReservationState::Scheduled => return Err((capacity(format!("{what}, which has not begun")), false)),
+            ReservationState::Ended | ReservationState::Other(_) => {
+                return Err((capacity(format!("{what}, which is over")), false));
+            }
+        }
+        if let (TermsSpec::Block(block), Some(end)) = (&spec.terms, seen.end)
+            && super::ends::begins_at(view, end, block.kill) <= view.now
+        {
+            return Err((capacity(format!("{what}, which ends soon")), false));
+        }
+        let own = freed == Some(id);
+        let free = self.free.entry(id.clone()).or_insert(0);
+        let wait_for_place = if own {
+            Some(id.clone())
+        } else if *free > 0 {
+            *free -= 1;
+            None
+        } else {
+            // A place of ours that is being given back is worth waiting for.
+            let leaving = self.leaving.entry(id.clone()).or_insert(0);
+            if *leaving == 0 {
+                return Err((capacity(format!("{what}, which is full")), false));
+            }
+            *leaving -= 1;
+            Some(id.clone())
+        };
+        let market = if is_block { Market::Block } else { Market::Reserved };
+        let request = self.request(view, pool, slot, place, market, seen.zone.clone(), Some(id.clone()), None);
+        Ok(Supply::Launch { request: Box::new(request), usd_hour: Usd::default(), wait_for_place })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn by_the_hour(
+        &mut self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        slot: &SlotView<'_>,
+        place: u32,
+        max: u32,
+        spot: Option<u8>,
+        replaces_dead: bool,
+    ) -> Result<Supply, (WaitingOn, bool)> {
+        let market = if spot.is_some() { Market::Spot } else { Market::OnDemand };
+        let what = format!("{} nodes for pool/{}", if spot.is_some() { "spot" } else { "on-demand" }, pool.name);
+        let used = self.used.entry((pool.name.clone(), place)).or_insert(0);
+        if *used >= max {
+            return Err((WaitingOn::Budget { name: what, allowed: max, used: *used }, false));
+        }
+        let zones = view.standing.zones(pool.spec);
+        let zone = zones.first().cloned().unwrap_or_else(|| Zone::from("sim-1a"));
+        let usd_hour = price(view, pool, market, &zone);
+        let on_demand = price(view, pool, Market::OnDemand, &zone);
+        let max_price = spot.map(|percent| Usd(on_demand.0 * Decimal::from(percent) / Decimal::ONE_HUNDRED));
+        if let Some(most) = max_price.filter(|most| usd_hour > *most) {
+            let name = format!("the price of {what}");
+            return Err((WaitingOn::Limit { name, allowed: most, wanted: usd_hour }, false));
+        }
+        let wanted = Usd(self.hourly.0 + usd_hour.0);
+        let allowed = view.standing.limits.hourly_usd.unwrap_or_default();
+        if wanted > allowed && !replaces_dead {
+            return Err((WaitingOn::Limit { name: "limits.hourlyUsd".into(), allowed, wanted }, false));
+        }
+        *used += 1;
+        self.hourly = wanted;
+        let request = self.request(view, pool, slot, place, market, zone, None, max_price);
+        Ok(Supply::Launch { request: Box::new(request), usd_hour, wait_for_place: None })
+    }
+
+    fn existing(&mut self, view: &View<'_>, labels: &BTreeMap<String, String>) -> Result<Supply, (WaitingOn, bool)> {
+        let free = self.existing.entry(labels.clone()).or_insert_with(|| claimable(view, labels));
+        while let Some(name) = free.pop_front() {
+            if self.claimed.insert(name.clone()) {
+                return Ok(Supply::Claim(name));
+            }
+        }
+        Err((WaitingOn::Capacity { what: "an existing node with its labels".into(), retry: None }, false))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn request(
+        &self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        slot: &SlotView<'_>,
+        source: u32,
+        market: Market,
+        zone: Zone,
+        reservation: Option<ReservationId>,
+        max_price: Option<Usd>,
+    ) -> LaunchRequest {
+        let generation = slot.generation() + 1;
+        let objects = view.input.desired.pools.get(pool.name);
+        LaunchRequest {
+            slot: slot.id.clone(),
+            generation,
+            token: token(view.fleet, &slot.id, generation, &zone),
+            instance_type: pool.spec.shape.instance_type.clone(),
+            zone,
+            market,
+            reservation,
+            max_price,
+            template: objects.map_or_else(|| pool.name.as_str().into(), |objects| objects.template.name.clone()),
+            template_digest: objects.map_or_else(|| "".into(), |objects| objects.template.digest.clone()),
+            group: objects.and_then(|objects| objects.group.clone()),
+            source,
+        }
+    }
+}
+
+/// Nodes with these labels that serve nobody's pool: those that nobody uses first, then by name.
+fn claimable(view: &View<'_>, labels: &BTreeMap<String, String>) -> VecDeque<NodeName> {
+    let quarantined = &view.input.ledger.head.quarantined;
+    let nodes = view.input.observed.cluster.nodes.seen().iter().filter(|(name, node)| {
+        node.ready
+            && !node.unschedulable
+            && !node.labels.contains_key(POOL)
+            && labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+            && !quarantined.contains_key(*name)
+    });
+    let mut free: Vec<(bool, &NodeName)> = nodes.map(|(name, _)| (!view.harm.pods_on(name).is_empty(), name)).collect();
+    free.sort_unstable();
+    free.into_iter().map(|(_, name)| name.clone()).collect()
+}
+
+/// The steps of a launch: its template and group, the place, the request.
+pub fn steps(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    made: &mut Steps,
+    request: &LaunchRequest,
+    usd_hour: Usd,
+    wait_for_place: Option<&ReservationId>,
+) {
+    if let Some(id) = wait_for_place {
+        let fact = Fact::Free { reservation: id.clone(), places: 1 };
+        made.push(step_id("place", &request.slot, request.generation), Action::Await(fact), vec![], (60, 420));
+    }
+    let mut before = prepare(view, pool, made);
+    before.extend(made.last.clone());
+    let requires = request.reservation.iter().map(|id| Fact::Active(id.clone())).collect();
+    let action = Action::Cloud(CloudAction::Launch(request.clone()));
+    made.push(step_id("launch", &request.slot, request.generation), action, requires, (60, 180));
+    if let Some(step) = made.steps.last_mut() {
+        step.after = before;
+    }
+    let amount = Amount { usd_hour, ..Amount::count(1) };
+    made.with(Effects::one(Verb::Launch, pool_of(&request.slot), amount));
+}
+
+/// The launch template and the placement group, where they are not there yet.
+fn prepare(view: &View<'_>, pool: &PoolView<'_>, made: &mut Steps) -> Vec<crate::ids::StepId> {
+    let mut ids = Vec::new();
+    let Some(objects) = view.input.desired.pools.get(pool.name) else { return ids };
+    let seen = &view.input.observed.cloud;
+    let known = seen.templates.seen().get(&objects.template.name).and_then(|found| found.digest.as_ref());
+    let last = made.last.clone();
+    if known != Some(&objects.template.digest) {
+        let id = step_id("template", &objects.template.name, 0);
+        made.last = None;
+        made.push(id.clone(), Action::Cloud(CloudAction::EnsureTemplate(objects.template.clone())), vec![], (1, 5));
+        ids.push(id);
+    }
+    if let Some(group) =
+        objects.group.as_ref().filter(|group| objects.group_is_ours && !seen.groups.seen().contains_key(*group))
+    {
+        let id = step_id("group", group, 0);
+        made.last = None;
+        made.push(id.clone(), Action::Cloud(CloudAction::EnsureGroup { group: group.clone() }), vec![], (1, 5));
+        ids.push(id);
+    }
+    made.last = last;
+    ids
+}
+
+/// What a node costs an hour beside what is reserved.
+pub fn price(view: &View<'_>, pool: &PoolView<'_>, market: Market, zone: &Zone) -> Usd {
+    let on_demand = pool.spec.shape.on_demand.unwrap_or_default();
+    match market {
+        Market::Reserved | Market::Block => Usd::default(),
+        Market::OnDemand => on_demand,
+        Market::Spot => {
+            let prices = view.input.observed.cloud.spot_prices.seen();
+            let found = prices.get(&pool.spec.shape.instance_type).and_then(|zones| zones.get(zone));
+            found.copied().unwrap_or(on_demand)
+        }
+    }
+}
+
+/// Which of the pool's sources an instance came from, as far as that can be seen.
+fn source_of(view: &View<'_>, pool: &PoolView<'_>, market: Market, reservation: Option<&ReservationId>) -> u32 {
+    let of = |name: &ReservationName| {
+        reservation.is_some() && super::reservations::id_of(view.input, name).as_ref() == reservation
+    };
+    let place = pool.spec.capacity.iter().position(|source| match source {
+        Source::Reservation(name) => of(name),
+        Source::OnDemand { .. } => market == Market::OnDemand,
+        Source::Spot { .. } => market == Market::Spot,
+        Source::Existing { .. } => false,
+    });
+    place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)
+}
+
+fn describe(source: &Source) -> String {
+    match source {
+        Source::Reservation(name) => format!("reservation/{name}"),
+        Source::OnDemand { .. } => "an on-demand node".into(),
+        Source::Spot { .. } => "a spot node".into(),
+        Source::Existing { .. } => "an existing node with its labels".into(),
+    }
+}

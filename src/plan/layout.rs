@@ -1,0 +1,165 @@
+//! How a node's GPUs are cut: whether that is as wanted, and the way from one cut to another, with a way out of every
+//! trap of mig-manager.
+//!
+//! It acts only on a change of its label, stays `failed`, and may hang in `pending` for ever, with no time on it. So
+//! every order is remembered, and one that came to nothing leads to the next rung: order it again by another value,
+//! once more, boot the node, replace it.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+use super::drain::{Steps, step_id};
+use super::types::pool_of;
+use super::view::{PoolView, SlotView, View};
+use crate::effect::marks::{MIG_CONFIG, MIG_STATE};
+use crate::effect::{
+    Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Treated, Verb, allocatable_is,
+};
+use crate::fleet::policy::Remedy;
+use crate::ids::{LayoutName, MigProfile, NodeName};
+use crate::observed::NodeSeen;
+
+/// The rule that an order to mig-manager is remembered by: it belongs to no policy.
+pub const CUT_RULE: u32 = u32::MAX;
+/// How long mig-manager may take: five minutes for each of the pods that it pauses, and a reboot.
+pub const CUT_TAKES: SignedDuration = SignedDuration::from_mins(15);
+/// How long an order counts towards the ladder: a tide comes back only after hours.
+const LADDER: SignedDuration = SignedDuration::from_hours(2);
+
+/// How a node is cut, against what is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CutState {
+    /// As wanted.
+    Done,
+    /// Not as wanted, and not ordered.
+    NotOrdered,
+    /// Ordered and on its way.
+    Underway,
+    /// It came to nothing: order it again, with another value in between.
+    Again,
+    /// Ordering it again did not help.
+    Reboot,
+    Replace,
+}
+
+/// The cut that a slot should have.
+pub fn wanted<'a>(view: &View<'a>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<(&'a LayoutName, &'a LaidOut)> {
+    let name = &slot.part?.layout;
+    view.input.desired.pools.get(pool.name)?.layouts.get_key_value(name)
+}
+
+/// The layout that a node's labels say it has.
+pub fn current<'a>(view: &View<'a>, pool: &PoolView<'_>, node: &NodeSeen) -> Option<&'a LayoutName> {
+    let layouts = &view.input.desired.pools.get(pool.name)?.layouts;
+    let has = |laid_out: &LaidOut| laid_out.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+    layouts.iter().find(|(_, laid_out)| !laid_out.labels.is_empty() && has(laid_out)).map(|(name, _)| name)
+}
+
+pub fn state(view: &View<'_>, slot: &SlotView<'_>, node: &NodeSeen, wanted: &LaidOut) -> CutState {
+    let ordered = wanted.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+    if !ordered {
+        return CutState::NotOrdered;
+    }
+    let shows = allocatable_is(&node.allocatable, wanted);
+    if wanted.labels.is_empty() {
+        return CutState::Done;
+    }
+    let said = node.labels.get(MIG_STATE).map(String::as_str);
+    let asks = wanted.labels.contains_key(MIG_CONFIG);
+    if shows && (!asks || said == Some("success")) {
+        return CutState::Done;
+    }
+    // A node that nobody is cutting shows less than it should: a question of health, not of the cut.
+    let cutting = slot.mark.as_ref().is_some_and(|mark| mark.why == "cut");
+    if !cutting && said == Some("success") {
+        return CutState::Done;
+    }
+    let orders = || {
+        let recent = slot.record.into_iter().flat_map(|record| &record.remedies);
+        recent.filter(|one| one.rule == CUT_RULE && view.now.duration_since(one.at) < LADDER)
+    };
+    let overdue = orders().map(|one| one.at).max().is_none_or(|at| view.now.duration_since(at) >= CUT_TAKES);
+    let failed = asks && said == Some("failed");
+    if !failed && !overdue {
+        return CutState::Underway;
+    }
+    match orders().filter(|one| one.remedy == Remedy::Report).count() {
+        0..=2 => CutState::Again,
+        _ if orders().all(|one| one.remedy != Remedy::Reboot) => CutState::Reboot,
+        _ => CutState::Replace,
+    }
+}
+
+/// Orders a cut of an empty, cordoned node, and waits until the node shows it.
+pub fn steps(
+    view: &View<'_>,
+    made: &mut Steps,
+    slot: &SlotView<'_>,
+    node: &NodeName,
+    laid_out: &LaidOut,
+    state: CutState,
+) {
+    let generation = slot.generation();
+    if state != CutState::Underway {
+        let treated = Treated { at: view.now, remedy: Remedy::Report, rule: CUT_RULE };
+        let change = LedgerChange::Treated { slot: slot.id.clone(), treated };
+        made.push(step_id("order", &slot.id, generation), Action::Record(change), vec![], (1, 2));
+        let flip = state == CutState::Again;
+        let action = Action::Cluster(ClusterAction::Cut { node: node.clone(), laid_out: laid_out.clone(), flip });
+        made.push(step_id("cut", &slot.id, generation), action, vec![Fact::Empty(node.clone())], (1, 2));
+        made.with(Effects::one(Verb::Cut, pool_of(&slot.id), Amount::count(1)));
+    }
+    let fact = Fact::LaidOut { node: node.clone(), laid_out: laid_out.clone() };
+    made.push(step_id("laid-out", &slot.id, generation), Action::Await(fact), vec![], (60, 600));
+}
+
+/// Slices of each profile that a pool has to keep up, and how many would be left without some of its nodes.
+#[derive(Debug)]
+pub struct Ready {
+    up: BTreeMap<MigProfile, u32>,
+    keep: BTreeMap<MigProfile, u32>,
+}
+
+impl Ready {
+    pub fn new(view: &View<'_>, pool: &PoolView<'_>) -> Self {
+        let mut keep: BTreeMap<MigProfile, u32> = BTreeMap::new();
+        let names = pool.target.parts.iter().map(|part| &part.layout).chain([&pool.spec.layout]);
+        for (profile, count) in names.filter_map(|name| view.standing.layouts.get(name)).flat_map(|one| &one.keep_ready)
+        {
+            let most = keep.entry(profile.clone()).or_insert(0);
+            *most = (*most).max(*count);
+        }
+        let mut up: BTreeMap<MigProfile, u32> = BTreeMap::new();
+        for slot in pool.slots.iter().filter(|slot| slot.mark.is_none() && slot.body == super::view::Body::Serving) {
+            for (profile, count) in slices(view, pool, slot) {
+                *up.entry(profile).or_insert(0) += count;
+            }
+        }
+        Self { up, keep }
+    }
+
+    /// Takes a node's slices away, unless too few would be left; then says which profile.
+    pub fn take(&mut self, view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Result<(), (MigProfile, u32)> {
+        let lost: Vec<(MigProfile, u32)> = slices(view, pool, slot).into_iter().collect();
+        for (profile, count) in &lost {
+            let left = self.up.get(profile).copied().unwrap_or(0).saturating_sub(*count);
+            if let Some(keep) = self.keep.get(profile).filter(|keep| left < **keep) {
+                return Err((profile.clone(), *keep));
+            }
+        }
+        for (profile, count) in lost {
+            if let Some(up) = self.up.get_mut(&profile) {
+                *up = up.saturating_sub(count);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The slices that a node shows now.
+fn slices(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> BTreeMap<MigProfile, u32> {
+    let Some((_, node)) = slot.node else { return BTreeMap::new() };
+    let Some(layout) = current(view, pool, node) else { return BTreeMap::new() };
+    view.standing.per_node(pool.spec, layout).slices
+}

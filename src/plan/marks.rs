@@ -1,0 +1,117 @@
+//! Marks of ours that nothing wants any more: a mark that no step wants is a difference, and is undone.
+
+use std::collections::BTreeSet;
+
+use super::draft::{Course, Draft};
+use super::drain::{Pressure, Purpose, Steps, resume, step_id};
+use super::types::*;
+use super::view::View;
+use crate::effect::marks::{ASKED, CORDON, SUSPENDED};
+use crate::effect::{Action, ClusterAction, LedgerChange, Thing};
+use crate::ids::{NodeName, PoolName};
+
+pub fn plan(view: &View<'_>, draft: &mut Draft) {
+    let reason = Reason::LeftOver;
+    let purpose = |on: &Thing| Purpose {
+        why: "keep",
+        on: on.clone(),
+        reason: Reason::LeftOver,
+        consent: Consent::Standing,
+        pressure: Pressure::default(),
+    };
+    let nodes = view.input.observed.cluster.nodes.seen();
+    let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
+    for (uid, workload) in view.input.observed.cluster.workloads.seen() {
+        let on = view.harm.quota_of(workload).map_or(Thing::Fleet, |quota| Thing::Quota(quota.clone()));
+        let mut made = Steps::new(purpose(&on));
+        let suspended = workload.marks.contains_key(SUSPENDED);
+        // A workload that is asked, and whose nodes nobody empties any more, need not save its work.
+        let asked = workload.marks.contains_key(ASKED)
+            && workload.active
+            && !view.harm.workload_nodes(uid, workload).iter().any(|node| cordoned(node))
+            && !is_reclaimed(draft, &workload.name.to_string());
+        if suspended {
+            resume(&mut made, uid, workload);
+        } else if asked {
+            let action = Action::Cluster(ClusterAction::Resume { workload: uid.clone() });
+            made.push(step_id("resume", &workload.name, 0), action, vec![], (1, 2));
+        } else {
+            continue;
+        }
+        let wanted = format!("let {} queue again", workload.name);
+        let (nodes, has_deadline) = (Vec::new(), true);
+        draft.courses.push(Course { on, nodes, wanted, reason: reason.clone(), has_deadline, steps: made.steps });
+    }
+    let ours: BTreeSet<&NodeName> = view.slots().filter_map(|(_, slot)| slot.node).map(|(name, _)| name).collect();
+    for (name, node) in nodes.iter().filter(|(name, node)| node.annotation(CORDON).is_some() && !ours.contains(name)) {
+        let on = node
+            .labels
+            .get(crate::effect::marks::POOL)
+            .map_or(Thing::Fleet, |pool| Thing::Pool(PoolName::from(pool.as_str())));
+        let mut made = Steps::new(purpose(&on));
+        let action = Action::Cluster(ClusterAction::Uncordon { node: name.clone() });
+        made.push(step_id("uncordon", name, 0), action, vec![], (1, 2));
+        let wanted = format!("put {name} back into service");
+        let nodes = vec![name.clone()];
+        draft.courses.push(Course {
+            on,
+            nodes,
+            wanted,
+            reason: reason.clone(),
+            has_deadline: false,
+            steps: made.steps,
+        });
+    }
+}
+
+/// Whether some course or something held is about this workload.
+fn is_reclaimed(draft: &Draft, name: &str) -> bool {
+    let asked = step_id("suspend", name, 0);
+    draft.courses.iter().flat_map(|course| &course.steps).any(|step| step.id == asked)
+        || draft.held.iter().any(|held| held.wanted.contains(name))
+}
+
+/// Pools whose document is gone, and pools that were renamed.
+pub fn pools(view: &View<'_>, draft: &mut Draft) {
+    let ledger = &view.input.ledger;
+    let targets = &view.input.target.pools;
+    let renamed: BTreeSet<&PoolName> = targets.values().filter_map(|target| target.renamed_from.as_ref()).collect();
+    for (name, known) in
+        ledger.pools.iter().filter(|(name, known)| known.is_something() && !targets.contains_key(*name))
+    {
+        if renamed.contains(name) {
+            continue;
+        }
+        let held = known.slots.values().filter(|slot| slot.is_something()).count();
+        draft.released.push(Released {
+            what: format!("pool/{name}"),
+            stays: format!("{held} nodes stay as they are, and go on costing what they cost"),
+        });
+        let change = LedgerChange::Forgotten { pool: name.clone() };
+        bookkeeping(draft, name, "forget", change, format!("let pool/{name} go: its document is gone"));
+    }
+    for (name, target) in targets {
+        let from = target.renamed_from.as_ref().filter(|from| is_renamed(view, from, name));
+        if let Some(from) = from {
+            let change = LedgerChange::Renamed { from: from.clone(), to: name.clone() };
+            bookkeeping(draft, name, "rename", change, format!("pool/{from} is now pool/{name}"));
+        }
+    }
+}
+
+/// Whether a pool's nodes are still remembered under its old name.
+pub fn is_renamed(view: &View<'_>, from: &PoolName, to: &PoolName) -> bool {
+    let has = |name: &PoolName| view.input.ledger.pools.get(name).is_some_and(crate::effect::PoolLedger::is_something);
+    has(from) && !has(to) && !view.input.target.pools.contains_key(from)
+}
+
+fn bookkeeping(draft: &mut Draft, pool: &PoolName, verb: &str, change: LedgerChange, wanted: String) {
+    let on = thing(pool);
+    let reason = Reason::Bookkeeping;
+    let consent = Consent::Standing;
+    let purpose =
+        Purpose { why: "keep", on: on.clone(), reason: reason.clone(), consent, pressure: Pressure::default() };
+    let mut made = Steps::new(purpose);
+    made.push(step_id(verb, pool, 0), Action::Record(change), vec![], (1, 2));
+    draft.courses.push(Course { on, nodes: Vec::new(), wanted, reason, has_deadline: false, steps: made.steps });
+}

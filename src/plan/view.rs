@@ -1,0 +1,263 @@
+//! The snapshot seen from the slots: what each slot has, and how far that is.
+//!
+//! Built once a plan. Everything that asks "what is in this slot" asks here, so that a doubtful answer (an instance
+//! that is not listed, a request that was not answered) is judged in one place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::harm::Harm;
+use super::types::PlanInput;
+use crate::effect::marks::{CORDON, Mark};
+use crate::effect::{Counts, Intent, LaunchRequest, Slot};
+use crate::fleet::standing::{PoolSpec, Standing};
+use crate::fleet::target::{Part, PoolTarget, Purpose};
+use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, SlotId};
+use crate::observed::{InstanceSeen, InstanceState, NodeSeen};
+
+/// How long an instance that was just launched may be missing from the list: EC2 is eventually consistent.
+pub const FRESH: SignedDuration = SignedDuration::from_mins(5);
+/// How long an instance must be missing from whole reads before it is believed lost.
+pub const LOST_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+/// Everything that the rooms of the planner look at.
+#[derive(Debug)]
+pub struct View<'a> {
+    pub input: &'a PlanInput,
+    pub now: Timestamp,
+    pub standing: &'a Standing,
+    /// The ledger's own, or what it will be told.
+    pub fleet: &'a FleetUid,
+    pub harm: Harm<'a>,
+    pub pools: BTreeMap<&'a PoolName, PoolView<'a>>,
+    /// Our instances that no slot explains, with why.
+    pub strays: Vec<(&'a InstanceId, &'a InstanceSeen)>,
+    /// What the snapshot has and what the ledger knows of, where too much is missing to believe it.
+    pub shrunk: Option<(Counts, Counts)>,
+}
+
+#[derive(Debug)]
+pub struct PoolView<'a> {
+    pub name: &'a PoolName,
+    pub spec: &'a PoolSpec,
+    pub target: &'a PoolTarget,
+    /// Wanted slots, and slots that still have something.
+    pub slots: Vec<SlotView<'a>>,
+}
+
+#[derive(Debug)]
+pub struct SlotView<'a> {
+    pub id: SlotId,
+    /// None: the slot is not wanted.
+    pub part: Option<&'a Part>,
+    pub record: Option<&'a Slot>,
+    pub body: Body<'a>,
+    pub instance: Option<(&'a InstanceId, &'a InstanceSeen)>,
+    pub node: Option<(&'a NodeName, &'a NodeSeen)>,
+    /// Our cordon on the node.
+    pub mark: Option<Mark>,
+}
+
+/// How far a slot is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Body<'a> {
+    Nothing,
+    /// A request was sent, or will have been: nobody knows.
+    InFlight(&'a Intent<LaunchRequest>),
+    /// An instance of ours is there that the ledger does not know.
+    Found(&'a InstanceId),
+    /// The instance is not listed, and that is not explained by its age.
+    Missing,
+    Dying,
+    Dead,
+    /// Lives, but its node is not there or not ready.
+    Starting,
+    Serving,
+    /// A state in which only a person knows what to do.
+    Odd,
+}
+
+impl<'a> View<'a> {
+    pub fn new(input: &'a PlanInput) -> Self {
+        let standing = &*input.target.standing;
+        let fleet = input.ledger.head.fleet.as_ref().unwrap_or(&input.fleet);
+        let by_instance: BTreeMap<&InstanceId, (&NodeName, &NodeSeen)> = input
+            .observed
+            .cluster
+            .nodes
+            .seen()
+            .iter()
+            .filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node))))
+            .collect();
+        let (ours, tokens) = tagged(input, fleet);
+        let finder = Finder { input, fleet, by_instance, ours, tokens };
+        let mut pools = BTreeMap::new();
+        for (name, target) in &input.target.pools {
+            if let Some(spec) = standing.pools.get(name) {
+                pools.insert(name, finder.pool(name, spec, target));
+            }
+        }
+        let known: BTreeSet<&InstanceId> =
+            pools.values().flat_map(|pool: &PoolView<'_>| &pool.slots).filter_map(SlotView::instance_id).collect();
+        let remembered = input.ledger.pools.values().flat_map(|pool| pool.slots.values());
+        let remembered: BTreeSet<&InstanceId> = remembered.filter_map(|slot| slot.instance.as_ref()).collect();
+        let strays = finder.ours.values().flatten().copied();
+        let strays =
+            strays.filter(|(id, seen)| seen.state.is_live() && !known.contains(id) && !remembered.contains(id));
+        let mut strays: Vec<_> = strays.collect();
+        strays.sort_by_key(|(id, _)| *id);
+        let shrunk = shrunk(input, &remembered);
+        Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, strays, shrunk }
+    }
+
+    pub fn slots(&self) -> impl Iterator<Item = (&PoolView<'a>, &SlotView<'a>)> {
+        self.pools.values().flat_map(|pool| pool.slots.iter().map(move |slot| (pool, slot)))
+    }
+}
+
+impl<'a> SlotView<'a> {
+    pub fn generation(&self) -> u32 {
+        self.record.map_or(0, |record| record.generation)
+    }
+
+    pub fn instance_id(&self) -> Option<&'a InstanceId> {
+        self.instance.map(|(id, _)| id).or_else(|| self.record?.instance.as_ref())
+    }
+
+    /// A node that was there already, and is only claimed.
+    pub fn is_existing(&self) -> bool {
+        self.record.is_some_and(|record| record.node.is_some())
+    }
+
+    pub fn is_spare(&self) -> bool {
+        self.part.is_some_and(|part| part.purpose == Purpose::Spare)
+    }
+}
+
+type Tagged<'a> = BTreeMap<SlotId, Vec<(&'a InstanceId, &'a InstanceSeen)>>;
+
+/// Our live instances by the slot that their tags name, and all instances by token.
+fn tagged<'a>(
+    input: &'a PlanInput,
+    fleet: &FleetUid,
+) -> (Tagged<'a>, BTreeMap<&'a str, (&'a InstanceId, &'a InstanceSeen)>) {
+    let (mut ours, mut tokens) = (Tagged::new(), BTreeMap::new());
+    for (id, seen) in input.observed.cloud.instances.seen() {
+        if let Some(token) = &seen.token {
+            tokens.insert(token.as_str(), (id, seen));
+        }
+        if let Some(tag) = seen.tag.as_ref().filter(|tag| tag.fleet == *fleet) {
+            ours.entry(tag.slot.clone()).or_default().push((id, seen));
+        }
+    }
+    (ours, tokens)
+}
+
+/// Too much of what we know of is missing: the answer is wrong, or something terrible happened. A terminated instance
+/// that is listed is not missing.
+fn shrunk(input: &PlanInput, remembered: &BTreeSet<&InstanceId>) -> Option<(Counts, Counts)> {
+    let listed = input.observed.cloud.instances.seen();
+    let nodes = input.observed.cluster.nodes.seen();
+    let slots = || input.ledger.pools.values().flat_map(|pool| pool.slots.values());
+    let old = |slot: &&Slot| slot.launched.is_none_or(|at| input.now.duration_since(at) > FRESH);
+    let fresh = slots().filter(|slot| slot.instance.is_some() && !old(slot)).count();
+    let claimed: Vec<&NodeName> = slots().filter_map(|slot| slot.node.as_ref()).collect();
+    let known = Counts { instances: count(remembered.len().saturating_sub(fresh)), nodes: count(claimed.len()) };
+    let missing = slots().filter(old).filter_map(|slot| slot.instance.as_ref()).filter(|id| !listed.contains_key(*id));
+    let gone = claimed.iter().filter(|node| !nodes.contains_key(**node)).count();
+    let (missing, gone) = (count(missing.count()), count(gone));
+    let percent = u64::from(input.target.standing.limits.observation_shrink_percent);
+    let too_many = |missing: u32, known: u32| u64::from(missing) * 100 > u64::from(known) * percent && missing > 1;
+    let seen = Counts { instances: known.instances.saturating_sub(missing), nodes: known.nodes.saturating_sub(gone) };
+    (too_many(missing, known.instances) || too_many(gone, known.nodes)).then_some((seen, known))
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+struct Finder<'a, 'f> {
+    input: &'a PlanInput,
+    fleet: &'f FleetUid,
+    by_instance: BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>,
+    ours: Tagged<'a>,
+    tokens: BTreeMap<&'a str, (&'a InstanceId, &'a InstanceSeen)>,
+}
+
+impl<'a> Finder<'a, '_> {
+    fn pool(&self, name: &'a PoolName, spec: &'a PoolSpec, target: &'a PoolTarget) -> PoolView<'a> {
+        let known = self.input.ledger.pools.get(name);
+        let mut slots = Vec::new();
+        for part in &target.parts {
+            for index in part.first..part.first.saturating_add(part.nodes) {
+                let record = known.and_then(|known| known.slots.get(&index));
+                slots.push(self.slot(SlotId::new(name, index), Some(part), record));
+            }
+        }
+        for (index, record) in known.iter().flat_map(|known| &known.slots) {
+            if *index >= target.nodes && record.is_something() {
+                slots.push(self.slot(SlotId::new(name, *index), None, Some(record)));
+            }
+        }
+        PoolView { name, spec, target, slots }
+    }
+
+    fn slot(&self, id: SlotId, part: Option<&'a Part>, record: Option<&'a Slot>) -> SlotView<'a> {
+        let mut view = SlotView { id, part, record, body: Body::Nothing, instance: None, node: None, mark: None };
+        if let Some(claimed) = record.and_then(|record| record.node.as_ref()) {
+            view.node = self.input.observed.cluster.nodes.seen().get_key_value(claimed);
+            view.body = match view.node {
+                Some((_, node)) if node.ready => Body::Serving,
+                Some(_) => Body::Starting,
+                None => Body::Missing,
+            };
+        } else if let Some(wanted) = record.and_then(|record| record.instance.as_ref()) {
+            view.instance = self.input.observed.cloud.instances.seen().get_key_value(wanted);
+            view.node = self.by_instance.get(wanted).copied();
+            view.body = self.body(&view, record);
+        } else if let Some(intent) = record.and_then(|record| record.intent.as_ref()) {
+            let token = intent.request.token.as_str();
+            let answer = self.tokens.get(token).filter(|(_, seen)| self.is_ours(seen, &view.id));
+            view.body = answer.map_or(Body::InFlight(intent), |(id, _)| Body::Found(id));
+            view.instance = answer.copied();
+        } else if let Some(found) = self.adoptable(&view) {
+            view.instance = Some(found);
+            view.body = Body::Found(found.0);
+        }
+        view.mark = view.node.and_then(|(_, node)| node.annotation(CORDON)).map(Mark::parse);
+        view
+    }
+
+    fn is_ours(&self, seen: &InstanceSeen, slot: &SlotId) -> bool {
+        seen.tag.as_ref().is_some_and(|tag| tag.fleet == *self.fleet && tag.slot == *slot)
+    }
+
+    fn body(&self, view: &SlotView<'a>, record: Option<&Slot>) -> Body<'a> {
+        let ready = view.node.is_some_and(|(_, node)| node.ready);
+        match view.instance.map(|(_, seen)| &seen.state) {
+            Some(InstanceState::Terminated) => Body::Dead,
+            Some(InstanceState::ShuttingDown) => Body::Dying,
+            Some(InstanceState::Pending | InstanceState::Running) if ready => Body::Serving,
+            Some(InstanceState::Pending | InstanceState::Running) => Body::Starting,
+            Some(InstanceState::Stopped | InstanceState::Other(_)) => Body::Odd,
+            None => {
+                let launched = record.and_then(|record| record.launched);
+                match launched {
+                    Some(at) if self.input.now.duration_since(at) <= FRESH => Body::Starting,
+                    _ => Body::Missing,
+                }
+            }
+        }
+    }
+
+    /// An instance that our tags put into this slot, of which the ledger knows nothing.
+    fn adoptable(&self, view: &SlotView<'a>) -> Option<(&'a InstanceId, &'a InstanceSeen)> {
+        let generation = view.generation();
+        let mut live = self.ours.get(&view.id)?.iter().filter(|(_, seen)| seen.state.serves());
+        let found = live.next()?;
+        let one = live.next().is_none();
+        let known = found.1.tag.as_ref().is_some_and(|tag| tag.generation >= generation);
+        (one && known).then_some(*found)
+    }
+}

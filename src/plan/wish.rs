@@ -1,0 +1,304 @@
+//! What a node in service needs, the most urgent first: at most one thing at a time.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::drain::Pressure;
+use super::ends;
+use super::health::{self, Sickness};
+use super::layout::{self, CutState};
+use super::slots::{is_dressed, treated};
+use super::types::{Consent, Reason};
+use super::view::{Body, PoolView, SlotView, View};
+use crate::effect::marks::{DRESSED, STARTING_TAINT};
+use crate::effect::{Amount, Effects, Thing, Treated, Verb};
+use crate::fleet::policy::Remedy;
+use crate::fleet::target::Purpose;
+use crate::fleet::updates::When;
+use crate::ids::{NodeName, SlotId};
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Wish {
+    Remove {
+        reason: Reason,
+        pressure: PressureOf,
+        voluntary: bool,
+    },
+    Replace {
+        reason: Reason,
+        pressure: PressureOf,
+        treated: Option<Treated>,
+        rollout: bool,
+    },
+    Reboot {
+        reason: Reason,
+        treated: Treated,
+    },
+    /// With a treatment: it is to be remembered first.
+    Quarantine {
+        reason: Reason,
+        treated: Option<Treated>,
+    },
+    /// Treated, and kept out of service until it shows nothing any more.
+    Watch {
+        reason: Reason,
+    },
+    Cut {
+        reason: Reason,
+        pressure: PressureOf,
+        state: CutState,
+        rollout: bool,
+    },
+    Dress {
+        reason: Reason,
+        remove_starting: bool,
+    },
+    /// Our mark, which nothing wants any more.
+    Free,
+}
+
+/// How hard, as data that can be compared.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PressureOf {
+    pub idle_only: bool,
+    pub hard_at: Option<Timestamp>,
+    pub deadline: Option<Timestamp>,
+}
+
+/// A node that starts and does not come up for so long is replaced.
+const STARTS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
+
+/// What a slot's node needs; nothing where it has no node that was ever in service.
+pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
+    let alive = match slot.body {
+        Body::Serving => true,
+        // A node that is there, and not ready: what takes it away still applies, what changes it does not.
+        Body::Starting => slot.node.is_some() && (slot.part.is_none() || never_came(view, slot)),
+        _ => false,
+    };
+    if !alive {
+        return None;
+    }
+    let (name, node) = slot.node?;
+    if slot.part.is_none() {
+        return Some(not_wanted(view, pool, slot));
+    }
+    if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
+        let pressure = PressureOf { idle_only: false, hard_at: Some(ending.hard_at), deadline: Some(ending.at) };
+        return Some(Wish::Replace { reason: ending.reason, pressure, treated: None, rollout: false });
+    }
+    if let Some(quarantine) = view.input.ledger.head.quarantined.get(name) {
+        let reason = Reason::Quarantined { by: quarantine.by.clone() };
+        return Some(Wish::Quarantine { reason, treated: None });
+    }
+    if never_came(view, slot) {
+        let reason = Reason::Sick { remedy: Remedy::Replace, symptom: "it did not become ready".into() };
+        let treated = Some(treated(view, Remedy::Replace, health::ADMIT_RULE));
+        return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
+    }
+    let is_starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let sick = health::sickness(view, pool, slot);
+    let late = || if is_starting { health::not_admitted(view, pool, node) } else { None };
+    if let Some(wish) = sick.or_else(late).and_then(|sick| cure(view, slot, sick)) {
+        return Some(wish);
+    }
+    let cut = cut_wish(view, pool, slot);
+    let outdated = is_outdated(view, pool, slot);
+    // A node that is emptied for another reason is updated on the way.
+    if outdated && let Some(Wish::Cut { reason, pressure, state: CutState::NotOrdered, rollout }) = &cut {
+        return Some(Wish::Replace { reason: reason.clone(), pressure: *pressure, treated: None, rollout: *rollout });
+    }
+    if let Some(cut) = cut {
+        return Some(cut);
+    }
+    if outdated {
+        let idle_only = pool.spec.updates.when == When::Idle;
+        let pressure = PressureOf { idle_only, ..PressureOf::default() };
+        return Some(Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true });
+    }
+    if is_starting || !is_dressed(view, pool, slot, node) {
+        let (labels, _) = super::slots::clothes(view, pool, &slot.id);
+        // Dressed with exactly this before, and no longer so: somebody else changed it.
+        let moved = !is_starting && node.labels.get(DRESSED) == labels.get(DRESSED);
+        let reason = if moved { Reason::Drift { by: None } } else { Reason::Wanted };
+        return Some(Wish::Dress { reason, remove_starting: is_starting });
+    }
+    slot.mark.is_some().then_some(Wish::Free)
+}
+
+/// Whether a node was launched long ago and is not in service.
+pub fn never_came(view: &View<'_>, slot: &SlotView<'_>) -> bool {
+    let since = slot.record.and_then(|record| record.launched);
+    slot.body == Body::Starting && since.is_some_and(|at| view.now.duration_since(at) > STARTS_WITHIN)
+}
+
+/// Why a slot is not wanted: the tide made the pool smaller, its capacity ended, or somebody wrote less.
+fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
+    if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
+        let pressure = PressureOf { idle_only: false, hard_at: Some(ending.hard_at), deadline: Some(ending.at) };
+        return Wish::Remove { reason: ending.reason, pressure, voluntary: false };
+    }
+    let by_tide = pool.spec.size.is_some_and(|size| slot.id.index < size);
+    let fills = pool.spec.size.is_none();
+    Wish::Remove { reason: Reason::NotWanted, pressure: PressureOf::default(), voluntary: !by_tide && !fills }
+}
+
+fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
+    let Sickness { remedy, rule, symptom, begun } = sick;
+    let reason = Reason::Sick { remedy, symptom };
+    let done = treated(view, remedy, rule);
+    match remedy {
+        Remedy::Report => None,
+        Remedy::Reboot if begun => slot.mark.is_some().then_some(Wish::Watch { reason }),
+        Remedy::Reboot => Some(Wish::Reboot { reason, treated: done }),
+        // Returned by a person within the time that a remedy is given: so it is well.
+        Remedy::Quarantine if begun => None,
+        Remedy::Quarantine => Some(Wish::Quarantine { reason, treated: Some(done) }),
+        Remedy::Replace if slot.is_existing() => {
+            let treated = Some(Treated { remedy: Remedy::Quarantine, ..done });
+            Some(Wish::Quarantine { reason, treated })
+        }
+        Remedy::Replace => {
+            let treated = (!begun).then_some(done);
+            Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false })
+        }
+    }
+}
+
+fn is_outdated(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
+    let Some((_, instance)) = slot.instance else { return false };
+    let wanted = view.input.desired.pools.get(pool.name).map(|objects| &objects.template);
+    wanted.is_some_and(|wanted| {
+        instance.template.as_ref() != Some(&wanted.digest) || instance.instance_type != wanted.instance_type
+    })
+}
+
+/// Whether the node has to be cut anew, and how urgent that is.
+fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
+    let ((_, node), part) = (slot.node?, slot.part?);
+    let (to, laid_out) = layout::wanted(view, pool, slot)?;
+    let state = layout::state(view, slot, node, laid_out);
+    if state == CutState::Done {
+        return None;
+    }
+    let from = layout::current(view, pool, node);
+    let symptom = || "mig-manager does not come to an end".to_string();
+    match state {
+        CutState::Reboot if !slot.is_existing() => {
+            let reason = Reason::Sick { remedy: Remedy::Reboot, symptom: symptom() };
+            return Some(Wish::Reboot { reason, treated: treated(view, Remedy::Reboot, layout::CUT_RULE) });
+        }
+        CutState::Replace if !slot.is_existing() => {
+            let reason = Reason::Sick { remedy: Remedy::Replace, symptom: symptom() };
+            let treated = Some(treated(view, Remedy::Replace, layout::CUT_RULE));
+            return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
+        }
+        CutState::Reboot | CutState::Replace => {
+            let reason = Reason::Sick { remedy: Remedy::Quarantine, symptom: symptom() };
+            let treated = Some(treated(view, Remedy::Quarantine, layout::CUT_RULE));
+            return Some(Wish::Quarantine { reason, treated });
+        }
+        _ => {}
+    }
+    let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout;
+    let by_tide = lent_before
+        && view
+            .standing
+            .tides
+            .values()
+            .flat_map(|tide| &tide.loans)
+            .any(|loan| loan.pool == *pool.name && Some(&loan.layout) == from);
+    let (reason, pressure, rollout) = match &part.purpose {
+        Purpose::Lent { tide, to, .. } => {
+            (Reason::Lent { tide: tide.clone(), to: to.clone() }, PressureOf::default(), false)
+        }
+        Purpose::Returning { tide, hard_at, due, .. } => {
+            let pressure = PressureOf { hard_at: Some(*hard_at), ..PressureOf::default() };
+            (Reason::Returning { tide: tide.clone(), due: *due }, pressure, false)
+        }
+        _ => {
+            // Late from the tide: it is the owner's time already.
+            let pressure = PressureOf {
+                idle_only: !starting && !by_tide && pool.spec.updates.when == When::Idle,
+                hard_at: by_tide.then_some(view.now),
+                deadline: None,
+            };
+            (Reason::Layout { from: from.cloned(), to: to.clone() }, pressure, !starting && !by_tide)
+        }
+    };
+    Some(Wish::Cut { reason, pressure, state, rollout })
+}
+
+impl Wish {
+    /// Whether the pool's update budget decides when.
+    pub fn is_rollout(&self) -> bool {
+        matches!(self, Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })
+    }
+
+    pub fn why(&self) -> &'static str {
+        match self {
+            Self::Remove { .. } => "remove",
+            Self::Replace { .. } => "replace",
+            Self::Reboot { .. } => "reboot",
+            Self::Quarantine { .. } | Self::Watch { .. } => "quarantine",
+            Self::Cut { .. } => "cut",
+            Self::Dress { .. } | Self::Free => "keep",
+        }
+    }
+
+    pub fn reason(&self) -> &Reason {
+        match self {
+            Self::Remove { reason, .. }
+            | Self::Replace { reason, .. }
+            | Self::Reboot { reason, .. }
+            | Self::Quarantine { reason, .. }
+            | Self::Watch { reason }
+            | Self::Cut { reason, .. }
+            | Self::Dress { reason, .. } => reason,
+            Self::Free => &Reason::LeftOver,
+        }
+    }
+
+    pub fn consent(&self) -> Consent {
+        match self {
+            Self::Remove { voluntary: true, .. } => Consent::Asked,
+            Self::Replace { rollout: true, pressure, .. } | Self::Cut { rollout: true, pressure, .. } => {
+                if pressure.idle_only { Consent::Standing } else { Consent::Asked }
+            }
+            _ => Consent::Standing,
+        }
+    }
+
+    pub fn pressure(&self) -> Pressure {
+        let of = match self {
+            Self::Remove { pressure, .. } | Self::Replace { pressure, .. } | Self::Cut { pressure, .. } => *pressure,
+            _ => PressureOf::default(),
+        };
+        Pressure { moves_work: !of.idle_only, hard_at: of.hard_at, deadline: of.deadline }
+    }
+
+    pub fn effects(&self, on: &Thing) -> Effects {
+        let verb = match self {
+            Self::Remove { .. } | Self::Replace { .. } => Verb::Terminate,
+            Self::Reboot { .. } => Verb::Reboot,
+            Self::Cut { .. } => Verb::Cut,
+            Self::Quarantine { .. } | Self::Watch { .. } | Self::Dress { .. } | Self::Free => {
+                return Effects::default();
+            }
+        };
+        Effects::one(verb, on.clone(), Amount::count(1))
+    }
+
+    pub fn sentence(&self, slot: &SlotId, node: &NodeName) -> String {
+        match self {
+            Self::Remove { .. } => format!("remove {node} from {slot}"),
+            Self::Replace { .. } => format!("replace {node} in {slot}"),
+            Self::Reboot { .. } => format!("boot {node} in {slot} again"),
+            Self::Quarantine { .. } | Self::Watch { .. } => format!("take {node} of {slot} out of service"),
+            Self::Cut { reason: Reason::Layout { to, .. }, .. } => format!("cut {node} in {slot} as {to}"),
+            Self::Cut { .. } => format!("cut {node} in {slot} anew"),
+            Self::Dress { .. } => format!("label {node} as {slot}"),
+            Self::Free => format!("put {node} of {slot} back into service"),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The state file: one JSON document, written whole beside the old one and then put in its place.
+//!
+//! A reader sees the old state or the new one, never a half; a process that is killed leaves the last whole state. One
+//! writer at a time, kept by a lock on a file beside it, which the operating system lifts when the writer dies. On any
+//! error the file stays as it is.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::State;
+
+/// Of the format. A higher one was written by a newer program.
+pub const VERSION: u32 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    #[error("the simulator's state {path} cannot be {doing}: {why}", path = path.display())]
+    Io { path: PathBuf, doing: &'static str, why: io::Error },
+    #[error(
+        "the simulator's state {path} is damaged ({why}); it was left as it is: restore a copy of it, or move it away \
+         to begin anew",
+        path = path.display()
+    )]
+    Damaged { path: PathBuf, why: String },
+    #[error(
+        "the simulator's state {path} was written by a newer tidewright (format {found}, this one knows {VERSION}); it \
+         was left as it is: use that version, or another state file",
+        path = path.display()
+    )]
+    Newer { path: PathBuf, found: u32 },
+    #[error(
+        "another tidewright is working with the simulator's state {path}: wait until it ends, or use another state file",
+        path = path.display()
+    )]
+    Held { path: PathBuf },
+    #[error("the simulator's state {path} was opened for looking only: nothing can be changed", path = path.display())]
+    ReadOnly { path: PathBuf },
+}
+
+/// Where a state comes from and goes to.
+#[derive(Debug)]
+pub enum Store {
+    /// Nowhere: it ends with the process.
+    Memory,
+    /// A file that is ours until the lock is dropped.
+    File { path: PathBuf, _lock: File },
+    /// A file that somebody else may be writing.
+    ReadOnly { path: PathBuf },
+}
+
+impl Store {
+    /// Takes the file for this process, and reads it if it is there.
+    pub fn open(path: &Path) -> Result<(Self, Option<State>), SimError> {
+        let lock = lock(path)?;
+        let state = read(path)?;
+        Ok((Self::File { path: path.to_path_buf(), _lock: lock }, state))
+    }
+
+    pub fn peek(path: &Path) -> Result<(Self, Option<State>), SimError> {
+        Ok((Self::ReadOnly { path: path.to_path_buf() }, read(path)?))
+    }
+
+    pub fn write(&self, state: &State) -> Result<(), SimError> {
+        match self {
+            Self::Memory => Ok(()),
+            Self::ReadOnly { path } => Err(SimError::ReadOnly { path: path.clone() }),
+            Self::File { path, .. } => replace(path, state).map_err(failed(path, "written")),
+        }
+    }
+}
+
+/// Puts a state file aside, so that the next run begins anew. Says where it went.
+pub fn put_aside(path: &Path) -> Result<Option<PathBuf>, SimError> {
+    let _lock = lock(path)?;
+    let aside = beside(path, "old");
+    match fs::rename(path, &aside) {
+        Ok(()) => Ok(Some(aside)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(path, "put aside")(error)),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, SimError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(failed(path, "locked"))?;
+    }
+    // The lock file stays for ever: removing it would let two processes each lock a file of the same name.
+    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(beside(path, "lock"));
+    let file = file.map_err(failed(path, "locked"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SimError::Held { path: path.to_path_buf() }),
+        Err(TryLockError::Error(why)) => Err(failed(path, "locked")(why)),
+    }
+}
+
+fn read(path: &Path) -> Result<Option<State>, SimError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(path, "read")(error)),
+    };
+    #[derive(Deserialize)]
+    struct Head {
+        version: u32,
+    }
+    let damaged = |why: serde_json::Error| SimError::Damaged { path: path.to_path_buf(), why: why.to_string() };
+    // The version first: what else a newer file holds is not ours to judge.
+    let head: Head = serde_json::from_slice(&text).map_err(damaged)?;
+    if head.version > VERSION {
+        return Err(SimError::Newer { path: path.to_path_buf(), found: head.version });
+    }
+    serde_json::from_slice(&text).map(Some).map_err(damaged)
+}
+
+fn replace(path: &Path, state: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(state)?;
+    let fresh = beside(path, "new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(&text)?;
+    // Without this a power cut may leave the new name on an empty file.
+    file.sync_data()?;
+    fs::rename(&fresh, path)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    name.into()
+}
+
+fn failed(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> SimError {
+    let path = path.to_path_buf();
+    move |why| SimError::Io { path: path.clone(), doing, why }
+}
