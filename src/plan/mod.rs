@@ -43,9 +43,9 @@ pub fn plan(input: &PlanInput) -> Plan {
     reservations::plan(input, &mut draft);
     marks::pools(&view, &mut draft);
     slots::plan(&view, &mut draft);
+    objects::plan(input, &view.harm, &mut draft);
     tide::plan(&view, &mut draft);
     marks::plan(&view, &mut draft);
-    objects::plan(input, &view.harm, &mut draft);
     upcoming::plan(input, &view.harm, &mut draft);
     let left_out = gates::pass(&view, &mut draft);
     let mut held = draft.held;
