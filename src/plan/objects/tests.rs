@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::effect::Desired;
+use crate::effect::{Desired, Object};
 use crate::ids::{Digest, WorkloadUid};
 use crate::observed::{Gap, PodSeen, Read, WorkloadSeen};
 use crate::plan::testing::*;
