@@ -149,7 +149,7 @@ fn in_flight(case: &Case<'_>, id: &ReservationId, tokens: &BTreeSet<&Token>) -> 
 fn by_the_hour(case: &Case<'_>, found: &mut Found) {
     let mut counts: BTreeMap<(&PoolName, Market), u32> = BTreeMap::new();
     for (_, _, request) in launches(case) {
-        if matches!(request.market, Market::OnDemand | Market::Spot) {
+        if matches!(request.market, Market::OnDemand | Market::Spot) && !is_resend(case, request) {
             *counts.entry((&request.slot.pool, request.market)).or_default() += 1;
         }
     }
@@ -235,7 +235,7 @@ pub fn reservations_are_ours(case: &Case<'_>, found: &mut Found) {
                 }
             }
             _ if id != case.reservation_id(name).as_ref() => Some("this is not its id"),
-            _ if !id.and_then(|id| case.reservation(id)).is_some_and(|seen| !seen.block) => {
+            _ if id.and_then(|id| case.reservation(id)).is_none_or(|seen| seen.block) => {
                 Some("it was not seen, or is a Capacity Block")
             }
             CloudAction::Cancel { .. } if !cancel => Some("its document does not say `cancel`"),
