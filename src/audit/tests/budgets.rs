@@ -125,6 +125,22 @@ fn updates_take_out_no_more_nodes_than_the_pool_allows() {
 }
 
 #[test]
+fn nodes_that_have_just_come_are_cut_all_at_once() {
+    let cutting = |from: Option<crate::ids::LayoutName>| {
+        let mut bench = Bench::settled(NOON);
+        let reason = Reason::Layout { from, to: "halves".into() };
+        for index in 0..6 {
+            bench.node("serve", index, |node| node.allocatable.clear());
+            bench.drain("serve", index, "cut", &reason, &[]);
+            bench.cut("serve", index, "halves", &reason);
+        }
+        bench
+    };
+    cutting(None).passes();
+    cutting(Some("whole".into())).breaks(UNAVAILABLE, "6 nodes of pool serve");
+}
+
+#[test]
 fn a_gang_counts_as_one_however_many_nodes_it_spans() {
     let mut bench = Bench::settled(NOON);
     bench.gang("bert", "vision", "research", &[("train", 1), ("train", 2), ("train", 3)]);

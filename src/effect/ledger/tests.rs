@@ -159,7 +159,7 @@ fn a_reservation_is_intended_made_refused_renamed_and_forgotten() {
     let refused = LedgerChange::ReserveRefused { reservation: "h100".into(), at: at(1) };
     let made = LedgerChange::Reserved { reservation: "h100".into(), id: "cr-1".into() };
     let held = |changes: &[LedgerChange], name: &str| after(changes).head.reservations.get(name).cloned();
-    let open = held(&[intend.clone()], "h100").unwrap();
+    let open = held(std::slice::from_ref(&intend), "h100").unwrap();
     assert_eq!((open.generation, open.intent.is_some()), (2, true));
     let no = held(&[intend.clone(), refused.clone()], "h100").unwrap();
     assert_eq!((no.intent, no.refused, no.generation), (None, Some(at(1)), 2));
@@ -177,7 +177,7 @@ fn a_purchase_is_open_until_it_is_bought_or_refused() {
     let bought = LedgerChange::Purchased { request: purchase("cb-1"), id: "cr-7".into() };
     let refused = LedgerChange::PurchaseRefused { request: purchase("cb-1"), why: "sold".into() };
     let intend = purchase_intend("cb-1", "p");
-    assert_eq!(outcome(&[intend.clone()]), [Outcome::Open]);
+    assert_eq!(outcome(std::slice::from_ref(&intend)), [Outcome::Open]);
     assert_eq!(outcome(&[intend.clone(), refused.clone()]), [Outcome::Refused("sold".into())]);
     let ledger = after(&[intend.clone(), bought.clone()]);
     assert_eq!(ledger.head.purchases[0].outcome, Outcome::Bought("cr-7".into()));
@@ -201,7 +201,7 @@ fn an_approval_is_opened_once_and_spent() {
     let effects = |count| Effects::one(Verb::Terminate, Thing::Pool("train".into()), Amount::count(count));
     let open =
         LedgerChange::Open { digest: digest(b"x"), opened: Opened { effects: effects(2).digest(), left: effects(2), by: "ana".into(), at: at(0) } };
-    let mut ledger = after(&[open.clone()]);
+    let mut ledger = after(std::slice::from_ref(&open));
     let (digest, purpose) = (|| digest(b"x"), |name: &str| name.to_string());
     let spend =
         |name| LedgerChange::Spend { digest: digest(), purpose: purpose(name), effects: effects(1) };
