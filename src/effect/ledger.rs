@@ -4,7 +4,7 @@
 //! pool. In flight is what has an open intent that the snapshot does not explain: a function, so after a crash nothing
 //! is rebuilt. Every change is a [`LedgerChange`], applied by [`Ledger::change`] and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,10 @@ pub struct Head {
     /// What is left of each approval that was opened, by the digest of the plan that it was given for. One that is
     /// used up stays, empty, and never opens again.
     pub approvals: BTreeMap<Digest, Opened>,
+    /// What was taken out of each approval, by what it was taken for: taking it again takes nothing, so a crash between
+    /// the record and the effect costs no approval.
+    #[serde(default)]
+    pub spent: BTreeMap<Digest, BTreeSet<String>>,
     pub purchases: Vec<Purchase>,
     pub frozen: Vec<Freeze>,
     pub quarantined: BTreeMap<NodeName, Quarantine>,
@@ -254,8 +258,16 @@ pub enum LedgerChange {
         digest: Digest,
         opened: Opened,
     },
+    /// Takes from an approval, once for each thing that it is taken for, such as `launch train/3@2`.
     Spend {
         digest: Digest,
+        purpose: String,
+        effects: Effects,
+    },
+    /// Gives back what was taken and came to nothing: a definite no.
+    Refund {
+        digest: Digest,
+        purpose: String,
         effects: Effects,
     },
     Freeze(Freeze),
@@ -424,9 +436,18 @@ impl Ledger {
             LedgerChange::Open { digest, opened } => {
                 self.head.approvals.entry(digest.clone()).or_insert_with(|| opened.clone());
             }
-            LedgerChange::Spend { digest, effects } => {
-                if let Some(opened) = self.head.approvals.get_mut(digest) {
+            LedgerChange::Spend { digest, purpose, effects } => {
+                if let Some(opened) = self.head.approvals.get_mut(digest)
+                    && self.head.spent.entry(digest.clone()).or_default().insert(purpose.clone())
+                {
                     opened.left = opened.left.without(effects);
+                }
+            }
+            LedgerChange::Refund { digest, purpose, effects } => {
+                if let Some(opened) = self.head.approvals.get_mut(digest)
+                    && self.head.spent.get_mut(digest).is_some_and(|spent| spent.remove(purpose))
+                {
+                    opened.left.add(effects);
                 }
             }
             LedgerChange::Freeze(freeze) => {

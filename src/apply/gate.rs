@@ -1,0 +1,283 @@
+//! What must hold just before an effect: the facts that the step requires, that what it touches is ours and is there,
+//! that nobody froze it, and that nobody said stop.
+//!
+//! Everything is read for this one effect. A mismatch drops the branch; what to do instead is for the next plan to say.
+
+use std::collections::BTreeSet;
+
+use super::retry;
+use super::turn::{Memory, Turn};
+use super::walk::Walk;
+use crate::effect::marks::{HANDS_OFF, POOL};
+use crate::effect::{
+    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LedgerChange, Scope, Subject, Thing, Verdict,
+};
+use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
+use crate::observed::{
+    CloudSeen, ClusterSeen, InstanceSeen, InstanceState, NodeSeen, Observed, Read, ReservationState,
+};
+use crate::plan::{Reason, Step, frozen_by_document};
+use crate::provider::World;
+use crate::status::EventKind;
+
+pub(super) enum Passed {
+    Go,
+    /// What the step wants is so already.
+    NothingToDo,
+}
+
+/// Looks again at everything that the step needs and touches. `more` is required beside what the plan requires.
+pub(super) async fn pass(walk: &Walk<'_>, step: &Step, memory: &mut Memory, more: &[Fact]) -> Result<Passed, Turn> {
+    let facts: Vec<&Fact> = step.requires.iter().chain(more).collect();
+    let mut subjects: BTreeSet<Subject> = facts.iter().flat_map(|fact| fact.subjects()).collect();
+    subjects.extend(touched(&step.action));
+    subjects.extend(step.disruption.nodes.iter().cloned().map(Subject::Node));
+    let seen = look(walk.world, &subjects).await;
+    judge(walk, &facts, &seen)?;
+    let passed = stands(walk, step, &seen)?;
+    let nodes = nodes(step, &seen);
+    let unseen = nodes.iter().filter(|name| !seen.cluster.nodes.seen().contains_key(*name));
+    let rest = look(walk.world, &unseen.cloned().map(Subject::Node).collect()).await;
+    let head = walk.head().await.map_err(|error| retry::after(walk, step, memory, &error))?;
+    if !only_notes(&step.action) {
+        hands_off(&nodes, &seen, &rest)?;
+        frozen(walk, step, &head, &nodes, &[&seen, &rest])?;
+    }
+    if walk.patience.stop.is_asked() { Err(Turn::Stopped) } else { Ok(passed) }
+}
+
+/// Only the facts: for a step that has no effect.
+pub(super) async fn facts(walk: &Walk<'_>, step: &Step) -> Result<(), Turn> {
+    let facts: Vec<&Fact> = step.requires.iter().collect();
+    let seen = look(walk.world, &facts.iter().flat_map(|fact| fact.subjects()).collect()).await;
+    judge(walk, &facts, &seen)
+}
+
+/// Reads these, each where it is, in at most one call to the cloud and one to the cluster.
+pub(super) async fn look(world: World<'_>, subjects: &BTreeSet<Subject>) -> Observed {
+    let in_cloud =
+        |subject: &&Subject| matches!(subject, Subject::Instance(_) | Subject::Reservation(_) | Subject::NodeOf(_));
+    let in_cluster = |subject: &&Subject| !matches!(subject, Subject::Instance(_) | Subject::Reservation(_));
+    let cloud: Vec<Subject> = subjects.iter().filter(in_cloud).cloned().collect();
+    let cluster: Vec<Subject> = subjects.iter().filter(in_cluster).cloned().collect();
+    let cloud = if cloud.is_empty() { CloudSeen::default() } else { world.cloud.reread(&cloud).await };
+    let cluster = if cluster.is_empty() { ClusterSeen::default() } else { world.cluster.reread(&cluster).await };
+    Observed { cloud, cluster, ..Observed::default() }
+}
+
+fn judge(walk: &Walk<'_>, facts: &[&Fact], seen: &Observed) -> Result<(), Turn> {
+    let now = walk.world.clock.now();
+    for fact in facts {
+        match fact.verdict(seen, now) {
+            Verdict::Holds => {}
+            Verdict::NotYet(why) | Verdict::Never(why) | Verdict::Unknown(why) => {
+                return Err(Turn::End(EventKind::Skipped { fact: Some((*fact).clone()), why }));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the action itself is about.
+fn touched(action: &Action) -> Vec<Subject> {
+    match action {
+        Action::Cloud(CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) => {
+            vec![Subject::Instance(instance.clone()), Subject::NodeOf(instance.clone())]
+        }
+        Action::Cloud(CloudAction::Modify { id, .. } | CloudAction::Cancel { id, .. }) => {
+            vec![Subject::Reservation(id.clone())]
+        }
+        Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => vec![Subject::Object(key.clone())],
+        Action::Cluster(
+            ClusterAction::Ask { workload, .. }
+            | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Resume { workload },
+        ) => vec![Subject::Workload(workload.clone())],
+        Action::Cluster(action) => node_of(action).cloned().map(Subject::Node).into_iter().collect(),
+        Action::Cloud(_) | Action::Record(_) | Action::Await(_) => Vec::new(),
+    }
+}
+
+fn node_of(action: &ClusterAction) -> Option<&NodeName> {
+    match action {
+        ClusterAction::Dress { node, .. }
+        | ClusterAction::Cordon { node, .. }
+        | ClusterAction::Uncordon { node }
+        | ClusterAction::Cut { node, .. } => Some(node),
+        _ => None,
+    }
+}
+
+/// Whether what the action is about is there, is ours, and is not so already.
+fn stands(walk: &Walk<'_>, step: &Step, seen: &Observed) -> Result<Passed, Turn> {
+    let (cloud, cluster) = (&seen.cloud, &seen.cluster);
+    match &step.action {
+        Action::Cloud(CloudAction::Terminate { slot, instance }) => {
+            let found = owned(walk, slot, instance, cloud)?;
+            let going = matches!(found.state, InstanceState::Terminated | InstanceState::ShuttingDown);
+            Ok(if going { Passed::NothingToDo } else { Passed::Go })
+        }
+        Action::Cloud(CloudAction::Reboot { slot, instance }) => {
+            let found = owned(walk, slot, instance, cloud)?;
+            if found.state.serves() { Ok(Passed::Go) } else { Err(dropped(format!("{instance} is {:?}", found.state))) }
+        }
+        Action::Cloud(CloudAction::Modify { id, .. } | CloudAction::Cancel { id, .. }) => {
+            let found = cloud.reservations.seen().get(id);
+            let found = found.ok_or_else(|| absent(&cloud.reservations, &id.to_string()))?;
+            let cancels = matches!(&step.action, Action::Cloud(CloudAction::Cancel { .. }));
+            match found.state {
+                _ if found.block => Err(dropped(format!("{id} is a Capacity Block"))),
+                ReservationState::Ended if cancels => Ok(Passed::NothingToDo),
+                ReservationState::Ended => Err(dropped(format!("{id} has ended"))),
+                _ => Ok(Passed::Go),
+            }
+        }
+        Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => {
+            match cluster.objects.seen().get(key) {
+                Some(found) if found.written.is_none() => Err(dropped(format!("{key} does not carry our mark"))),
+                Some(_) => Ok(Passed::Go),
+                None if cluster.objects.whole().is_some() => Ok(Passed::NothingToDo),
+                None => Err(absent(&cluster.objects, &key.to_string())),
+            }
+        }
+        Action::Cluster(
+            ClusterAction::Ask { workload, .. }
+            | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Resume { workload },
+        ) => match cluster.workloads.seen().get(workload) {
+            Some(found) if found.finished => Ok(Passed::NothingToDo),
+            Some(_) => Ok(Passed::Go),
+            None if cluster.workloads.whole().is_some() => Ok(Passed::NothingToDo),
+            None => Err(absent(&cluster.workloads, &workload.to_string())),
+        },
+        Action::Cluster(action) => match node_of(action) {
+            Some(node) if !cluster.nodes.seen().contains_key(node) => Err(absent(&cluster.nodes, &node.to_string())),
+            _ => Ok(Passed::Go),
+        },
+        Action::Cloud(_) | Action::Record(_) | Action::Await(_) => Ok(Passed::Go),
+    }
+}
+
+/// The instance, if its tag says that it is this slot's. The ledger has to say so too; whoever calls looks there.
+fn owned<'s>(
+    walk: &Walk<'_>,
+    slot: &SlotId,
+    instance: &InstanceId,
+    seen: &'s CloudSeen,
+) -> Result<&'s InstanceSeen, Turn> {
+    let found = seen.instances.seen().get(instance);
+    let found = found.ok_or_else(|| absent(&seen.instances, &instance.to_string()))?;
+    let is_ours = found.tag.as_ref().is_some_and(|tag| {
+        // A tag keeps the name that the pool had at the launch: a name that no pool has now is one that was changed.
+        let renamed = !walk.input.ledger.pools.contains_key(&tag.slot.pool);
+        tag.fleet == walk.fleet && tag.slot.index == slot.index && (tag.slot.pool == slot.pool || renamed)
+    });
+    if is_ours { Ok(found) } else { Err(dropped(format!("{instance} does not carry the tag of {slot}"))) }
+}
+
+fn dropped(why: String) -> Turn {
+    Turn::End(EventKind::Skipped { fact: None, why })
+}
+
+fn absent<T>(read: &Read<T>, what: &str) -> Turn {
+    dropped(match read.gap() {
+        Some(gap) => format!("{what} could not be read: {}: {}", gap.what, gap.why),
+        None => format!("{what} is not there"),
+    })
+}
+
+/// The nodes that the step touches: what a freeze or a hand on a node stops.
+fn nodes(step: &Step, seen: &Observed) -> BTreeSet<NodeName> {
+    let cluster = &seen.cluster;
+    let required = step.requires.iter().flat_map(Fact::subjects).filter_map(|subject| match subject {
+        Subject::Node(node) => Some(node),
+        _ => None,
+    });
+    let mut all: BTreeSet<NodeName> = step.disruption.nodes.iter().cloned().chain(required).collect();
+    match &step.action {
+        Action::Cloud(CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) => {
+            let holds = |(_, node): &(&NodeName, &NodeSeen)| node.instance.as_ref() == Some(instance);
+            all.extend(cluster.nodes.seen().iter().filter(holds).map(|(name, _)| name.clone()));
+        }
+        Action::Cluster(ClusterAction::Suspend { workload, .. } | ClusterAction::Ask { workload, .. }) => {
+            let found = cluster.workloads.seen().get(workload);
+            all.extend(found.into_iter().flat_map(|found| found.nodes.keys().cloned()));
+            let its_own = cluster.pods.seen().iter().filter(|pod| pod.workload.as_ref() == Some(workload));
+            all.extend(its_own.filter_map(|pod| pod.node.clone()));
+        }
+        Action::Cluster(ClusterAction::Evict { pods, .. }) => {
+            let named = cluster.pods.seen().iter().filter(|pod| pods.iter().any(|(_, uid)| *uid == pod.uid));
+            all.extend(named.filter_map(|pod| pod.node.clone()));
+        }
+        Action::Cluster(action) => all.extend(node_of(action).cloned()),
+        Action::Cloud(_) | Action::Record(_) | Action::Await(_) => {}
+    }
+    all
+}
+
+/// Whether it only notes what was seen: memory is true under a freeze too.
+fn only_notes(action: &Action) -> bool {
+    let Action::Record(change) = action else { return matches!(action, Action::Await(_)) };
+    matches!(
+        change,
+        LedgerChange::Begin { .. }
+            | LedgerChange::Trust(_)
+            | LedgerChange::Launched { .. }
+            | LedgerChange::LaunchRefused { .. }
+            | LedgerChange::Adopted { .. }
+            | LedgerChange::Missing { .. }
+            | LedgerChange::Lost { .. }
+            | LedgerChange::Reserved { .. }
+            | LedgerChange::ReserveRefused { .. }
+            | LedgerChange::Purchased { .. }
+            | LedgerChange::PurchaseRefused { .. }
+            | LedgerChange::RecallOver { .. }
+    )
+}
+
+/// A person's word on a node stops everything, also what has a deadline.
+fn hands_off(nodes: &BTreeSet<NodeName>, seen: &Observed, rest: &Observed) -> Result<(), Turn> {
+    for name in nodes {
+        let found = [seen, rest].into_iter().find_map(|seen| seen.cluster.nodes.seen().get(name));
+        match found {
+            Some(node) => {
+                if let Some(word) = node.annotation(HANDS_OFF) {
+                    let by = format!("{HANDS_OFF} on {name}");
+                    return Err(Turn::End(EventKind::Frozen { by, reason: word.into() }));
+                }
+            }
+            None if rest.cluster.nodes.gap().is_some() => return Err(absent(&rest.cluster.nodes, name.as_str())),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The first freeze that stops the step, in the ledger or in the Fleet document.
+fn frozen(
+    walk: &Walk<'_>,
+    step: &Step,
+    head: &Head,
+    nodes: &BTreeSet<NodeName>,
+    seen: &[&Observed],
+) -> Result<(), Turn> {
+    let labels = seen.iter().flat_map(|seen| seen.cluster.nodes.seen()).filter(|(name, _)| nodes.contains(*name));
+    let mut pools: BTreeSet<PoolName> =
+        labels.filter_map(|(_, node)| node.labels.get(POOL)).map(|name| name.as_str().into()).collect();
+    if let Thing::Pool(name) = &step.on {
+        pools.insert(name.clone());
+    }
+    let covers = |scope: &Scope| match scope {
+        Scope::Fleet => true,
+        Scope::Pool(name) => pools.contains(name),
+        Scope::Node(name) => nodes.contains(name),
+    };
+    let has_deadline = matches!(walk.reason(step), Reason::Notice { .. } | Reason::CapacityEnds { .. });
+    let document = walk.input.target.standing.frozen.as_ref();
+    let document = document.map(|reason| frozen_by_document(reason, walk.input.now));
+    let stops = |freeze: &&Freeze| covers(&freeze.scope) && (freeze.all || !has_deadline);
+    match head.frozen.iter().chain(&document).find(stops) {
+        None => Ok(()),
+        Some(freeze) => Err(Turn::End(EventKind::Frozen { by: freeze.by.clone(), reason: freeze.reason.clone() })),
+    }
+}

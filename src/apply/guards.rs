@@ -1,0 +1,116 @@
+//! What must still be so for a planned record to be true.
+//!
+//! A record says what the planner concluded from what it saw. If the slot has moved since, the conclusion is about
+//! something that is gone: recorded anyway, it could make us forget an instance that another operator just launched.
+//! What our own steps did to the slot since is what the plan expected, and is no such move.
+
+use super::record::{Guard, NotRecorded};
+use super::walk::Walk;
+use crate::effect::{Ledger, LedgerChange, Part, PoolLedger, Slot};
+use crate::ids::{PoolName, SlotId};
+use crate::provider::PartValue;
+
+pub(super) fn of(walk: &Walk<'_>, change: &LedgerChange, now: &Ledger) -> Guard {
+    match change {
+        LedgerChange::Lost { slot }
+        | LedgerChange::Missing { slot, .. }
+        | LedgerChange::Adopted { slot, .. }
+        | LedgerChange::Launched { slot, .. }
+        | LedgerChange::LaunchRefused { slot, .. }
+        | LedgerChange::Claimed { slot, .. }
+        | LedgerChange::Unclaimed { slot }
+        | LedgerChange::Closed { slot } => {
+            let found = now.slot(slot).cloned().unwrap_or_default();
+            go_or(slot_moved(change, slot, &walk.planned(slot), &found, now))
+        }
+        LedgerChange::Forgotten { pool } => go_or(launches_since(pool, &walk.input.ledger, now)),
+        LedgerChange::Reserved { reservation, id } => {
+            let held = now.head.reservations.get(reservation).and_then(|held| held.id.as_ref());
+            let planned = walk.input.ledger.head.reservations.get(reservation).and_then(|held| held.id.as_ref());
+            let free = held.is_none() || held == Some(id) || held == planned;
+            go_or((!free).then(|| format!("{reservation} is another by now")))
+        }
+        LedgerChange::ReservationForgotten { reservation } => {
+            let intent = now.head.reservations.get(reservation).and_then(|held| held.intent.as_ref());
+            let known = walk.input.ledger.head.reservations.get(reservation).and_then(|held| held.intent.as_ref());
+            go_or((intent.is_some() && intent != known).then(|| format!("somebody is reserving {reservation}")))
+        }
+        _ => Guard::Go,
+    }
+}
+
+fn go_or(moved: Option<String>) -> Guard {
+    moved.map_or(Guard::Go, Guard::No)
+}
+
+/// How the slot moved in a way that makes the change untrue.
+fn slot_moved(change: &LedgerChange, slot: &SlotId, planned: &Slot, found: &Slot, now: &Ledger) -> Option<String> {
+    let intent_is_known = found.intent.is_none() || found.intent == planned.intent;
+    let instance_is_known = found.instance.is_none() || found.instance == planned.instance;
+    let node_is_known = found.node.is_none() || found.node == planned.node;
+    let holds = match change {
+        LedgerChange::Lost { .. } => instance_is_known,
+        LedgerChange::Missing { .. } => found.instance == planned.instance,
+        LedgerChange::Adopted { instance, .. } | LedgerChange::Launched { instance, .. } => {
+            found.instance.as_ref() == Some(instance) || (instance_is_known && intent_is_known)
+        }
+        LedgerChange::LaunchRefused { .. } => intent_is_known,
+        LedgerChange::Claimed { node, .. } => {
+            let slots = now.pools.get(&slot.pool).into_iter().flat_map(|pool| &pool.slots);
+            let taken =
+                slots.filter(|(index, _)| **index != slot.index).any(|(_, held)| held.node.as_ref() == Some(node));
+            let free = node_is_known || found.node.as_ref() == Some(node);
+            free && !taken && found.instance.is_none() && found.intent.is_none()
+        }
+        LedgerChange::Unclaimed { .. } => node_is_known,
+        // An open intent may have made an instance: a slot with one is never closed.
+        LedgerChange::Closed { .. } => found.intent.is_none() && instance_is_known && node_is_known,
+        _ => true,
+    };
+    (!holds).then(|| format!("{slot} is not as the plan saw it"))
+}
+
+/// A pool that somebody launched into since the plan was made is not forgotten by it.
+fn launches_since(pool: &PoolName, planned: &Ledger, now: &Ledger) -> Option<String> {
+    let slots = now.pools.get(pool).into_iter().flat_map(|found| &found.slots);
+    let mut moved = slots.filter(|(index, found)| {
+        let known = planned.slot(&SlotId::new(pool, **index)).cloned().unwrap_or_default();
+        found.generation != known.generation || found.intent != known.intent
+    });
+    moved.next().map(|(index, _)| format!("{pool}/{index} is not as the plan saw it"))
+}
+
+/// Moves what is remembered of a pool to its new name: two parts, so two swaps.
+///
+/// 1. The new part becomes a copy. A crash here leaves both; the next plan renames again.
+/// 2. The old part goes, if the new one knows all that it knew.
+pub(super) async fn rename(walk: &Walk<'_>, from: &PoolName, to: &PoolName) -> Result<bool, NotRecorded> {
+    let cluster = walk.world.cluster;
+    let (old, new) = (Part::Pool(from.clone()), Part::Pool(to.clone()));
+    let (old_value, old_version) = cluster.ledger_part(&old).await.map_err(NotRecorded::Failed)?;
+    let PartValue::Pool(Some(moved)) = old_value else { return Ok(false) };
+    let (new_value, new_version) = cluster.ledger_part(&new).await.map_err(NotRecorded::Failed)?;
+    let there = match new_value {
+        PartValue::Pool(found) => found.unwrap_or_default(),
+        PartValue::Head(_) => PoolLedger::default(),
+    };
+    if !knows(&there, &moved) {
+        if there != PoolLedger::default() {
+            return Err(NotRecorded::Moved(format!("{to} has slots of its own: {from} cannot take its name")));
+        }
+        let copy = PartValue::Pool(Some(moved));
+        cluster.swap_ledger(&new, &new_version, &copy).await.map_err(NotRecorded::Failed)?;
+        walk.recorded(true);
+    }
+    cluster.swap_ledger(&old, &old_version, &PartValue::Pool(None)).await.map_err(NotRecorded::Failed)?;
+    walk.recorded(true);
+    Ok(true)
+}
+
+/// Whether every slot of the one is in the other, as far as it was or further.
+fn knows(new: &PoolLedger, old: &PoolLedger) -> bool {
+    let further = |(index, slot): (&u32, &Slot)| {
+        new.slots.get(index).is_some_and(|found| found == slot || found.generation > slot.generation)
+    };
+    old.slots.iter().all(further)
+}

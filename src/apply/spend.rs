@@ -1,0 +1,127 @@
+//! Approvals: a step that asks for one takes its effects out of it, in the ledger, before it has them.
+//!
+//! What is taken is noted by its purpose, so that a crash, a retry or a second operator takes it once; and what came to
+//! nothing is given back, because the next plan has the same effects, hence the same digest, which never opens again.
+
+use super::ApplyError;
+use super::record::{self, Guard, NotRecorded};
+use super::turn::{Memory, Turn};
+use super::walk::Walk;
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, Excess, Head, LedgerChange, Opened, digest_of};
+use crate::ids::Digest;
+use crate::plan::{Consent, Step};
+use crate::provider::World;
+use crate::status::EventKind;
+
+/// What became of an approval that somebody gave.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Opening {
+    Opened,
+    /// It was open already, or used up: this is what is left.
+    Known {
+        left: Effects,
+    },
+}
+
+/// Records an approval of these effects. One that exists stays as it is: what was spent does not come back.
+pub async fn open_approval(
+    world: World<'_>,
+    digest: &Digest,
+    effects: &Effects,
+    by: &str,
+) -> Result<Opening, ApplyError> {
+    let found = effects.digest();
+    if found != *digest {
+        return Err(ApplyError::OtherEffects { digest: digest.clone(), found });
+    }
+    let opened = Opened { left: effects.clone(), by: by.into(), at: world.clock.now() };
+    let change = LedgerChange::Open { digest: digest.clone(), opened };
+    match record::swap(world.cluster, &[change], &|_, _| Guard::Go).await {
+        Ok(true) => Ok(Opening::Opened),
+        Ok(false) => {
+            let head = record::head(world.cluster).await.map_err(ApplyError::Ledger)?;
+            let left = head.approvals.get(digest).map(|opened| opened.left.clone()).unwrap_or_default();
+            Ok(Opening::Known { left })
+        }
+        Err(NotRecorded::Failed(error)) => Err(ApplyError::Ledger(error)),
+        Err(NotRecorded::Moved(why)) => Err(ApplyError::Malformed(why)),
+    }
+}
+
+/// Takes the step's effects out of the approval, where it needs one. Says whether it wrote.
+pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<bool, Turn> {
+    if memory.paid.is_some() || step.consent == Consent::Standing || step.effects.is_empty() {
+        return Ok(false);
+    }
+    let digest = walk.approval.cloned();
+    let guard = |ledger: &crate::effect::Ledger, _| match covered(digest.as_ref(), step, &ledger.head) {
+        Ok(true) => Guard::Already,
+        Ok(false) => Guard::Go,
+        Err(why) => Guard::No(why),
+    };
+    let change = LedgerChange::Spend {
+        digest: digest.clone().unwrap_or_else(|| "".into()),
+        purpose: purpose(step),
+        effects: step.effects.clone(),
+    };
+    match walk.record(&[change], &guard).await {
+        Ok(written) => {
+            memory.paid = digest.filter(|_| written);
+            Ok(written)
+        }
+        Err(NotRecorded::Moved(why)) => Err(Turn::End(EventKind::NotApproved { why })),
+        Err(error @ NotRecorded::Failed(_)) => Err(error.turn(walk, step, memory)),
+    }
+}
+
+/// Gives back what this run took for a step that came to nothing. If that fails the approval is smaller than it could
+/// be, which is safe.
+pub(super) async fn refund(walk: &Walk<'_>, step: &Step, memory: &mut Memory) {
+    let Some(digest) = memory.paid.take() else { return };
+    let change = LedgerChange::Refund { digest, purpose: purpose(step), effects: step.effects.clone() };
+    let _ = walk.record(&[change], &|_, _| Guard::Go).await;
+}
+
+/// Whether it is paid already, or can be; else why not.
+fn covered(approval: Option<&Digest>, step: &Step, head: &Head) -> Result<bool, String> {
+    let purpose = purpose(step);
+    // A request was paid when its intent was recorded, by whatever approval; anything else only by this one.
+    let pays = |digest: &Digest| is_request(&step.action) || approval == Some(digest);
+    if head.spent.iter().any(|(digest, spent)| pays(digest) && spent.contains(&purpose)) {
+        return Ok(true);
+    }
+    let digest = approval.ok_or("nobody approved it")?;
+    let opened = head.approvals.get(digest).ok_or_else(|| format!("no approval {digest} was opened"))?;
+    step.effects.within(&opened.left).map(|()| false).map_err(|excess| beyond(&excess))
+}
+
+fn is_request(action: &Action) -> bool {
+    matches!(action, Action::Cloud(action) if action.needs_intent())
+}
+
+fn beyond(excess: &[Excess]) -> String {
+    let word = |excess: &Excess| {
+        let left = excess.approved.as_ref().map_or(0, |amount| amount.count);
+        format!("{} {} where {left} is left of the approval", excess.key, excess.wanted.count)
+    };
+    excess.iter().map(word).collect::<Vec<_>>().join("; ")
+}
+
+/// What the effects are taken for: this very effect. A request that is sent again is the same, whatever step sends it;
+/// another change of the same object is not.
+fn purpose(step: &Step) -> String {
+    match &step.action {
+        Action::Cloud(CloudAction::Launch(request)) => format!("launch {}@{}", request.slot, request.generation),
+        Action::Cloud(CloudAction::Reserve(request)) => {
+            format!("reserve {}@{}", request.reservation, request.generation)
+        }
+        Action::Cloud(CloudAction::Purchase(request)) => format!("purchase {}", request.offering),
+        // Its mark holds an instant, which is another in every plan.
+        Action::Cluster(ClusterAction::Suspend { workload, .. }) => format!("{} {workload}", step.id),
+        action => {
+            let digest = digest_of(action);
+            // Enough to tell two actions of one step apart, and short, because the ledger keeps it.
+            format!("{} {}", step.id, digest.as_str().get(..16).unwrap_or_default())
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The walk on a small world of its own.
