@@ -1,0 +1,252 @@
+//! Everything that is wanted is in a step or held, and everything that a step does is in the effects that people see.
+
+use std::collections::BTreeSet;
+
+use super::Found;
+use super::case::Case;
+use super::evict::disturbing;
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, Object, Subject, Thing, Verb};
+use crate::fleet::pool::Source;
+use crate::ids::{PoolName, QuotaName, SlotId};
+use crate::observed::{ObjectKey, ObjectSeen};
+use crate::plan::{Consent, Held, Reason, WaitingOn};
+
+const EFFECTS: &str = "the effects of a plan bound what its steps do";
+const CONSENT: &str = "who is disturbed by choice is asked for";
+const SLOTS: &str = "every slot that lacks a node is in a step or held";
+const OBJECTS: &str = "every object that differs is in a step or held";
+
+/// The digest is that of the effects, the effects cover the sum of the steps, and no step hides what it does.
+pub fn effects(case: &Case<'_>, found: &mut Found) {
+    if case.plan.digest != case.plan.effects.digest() {
+        found.plan(EFFECTS, "the digest is not that of the effects");
+    }
+    let mut sum = Effects::default();
+    case.steps.iter().for_each(|step| sum.add(&step.effects));
+    for excess in sum.within(&case.plan.effects).err().unwrap_or_default() {
+        found.plan(EFFECTS, format!("the steps do more than is said: {}", excess.key));
+    }
+    for (_, step) in case.each() {
+        let verb = match &step.action {
+            Action::Cloud(action) => match action {
+                CloudAction::Launch(_) => Verb::Launch,
+                CloudAction::Terminate { .. } => Verb::Terminate,
+                CloudAction::Reboot { .. } => Verb::Reboot,
+                CloudAction::Reserve(_) => Verb::Reserve,
+                CloudAction::Cancel { .. } => Verb::Cancel,
+                CloudAction::Purchase(_) => Verb::Purchase,
+                _ => continue,
+            },
+            Action::Cluster(ClusterAction::Cut { .. }) => Verb::Cut,
+            Action::Cluster(ClusterAction::Delete(_)) => Verb::Delete,
+            _ => continue,
+        };
+        let said = step.effects.0.iter().find(|(key, _)| key.verb == verb).map(|(_, amount)| amount);
+        if said.is_none_or(|amount| amount.count == 0) {
+            found.step(EFFECTS, &step.id, format!("its effects do not say `{}`", verb.name()));
+        }
+        if let Action::Cloud(CloudAction::Purchase(request)) = &step.action
+            && said.is_none_or(|amount| amount.usd_upfront < request.fee)
+        {
+            found.step(EFFECTS, &step.id, "its effects do not say the fee");
+        }
+    }
+    drains(case, found);
+}
+
+/// Whose work goes, and from which pool, stands in the effects.
+fn drains(case: &Case<'_>, found: &mut Found) {
+    let takes = [Verb::Drain, Verb::Terminate, Verb::Cut, Verb::Reboot, Verb::Release];
+    let said = case.plan.effects.0.iter().filter(|(key, _)| takes.contains(&key.verb));
+    let pools: BTreeSet<&PoolName> = said
+        .clone()
+        .filter_map(|(key, _)| match &key.on {
+            Thing::Pool(pool) => Some(pool),
+            _ => None,
+        })
+        .collect();
+    let teams: BTreeSet<&QuotaName> = said.clone().flat_map(|(_, amount)| &amount.teams).collect();
+    let highest = said.filter_map(|(_, amount)| amount.highest).max();
+    for (at, step) in disturbing(case) {
+        let mut wrong: BTreeSet<String> = BTreeSet::new();
+        let disturbed = case.pods.sent_by(at).iter().filter(|pod| pod.counts() && !case.pods.is_leaving(pod));
+        let mut judged = BTreeSet::new();
+        for pod in disturbed {
+            if let Some(slot) =
+                pod.node.as_ref().filter(|node| case.is_cordoned(at, node)).and_then(|node| case.slot_of_node(node))
+                && !pools.contains(&slot.pool)
+            {
+                wrong.insert(format!("the effects do not say that pool {} is drained", slot.pool));
+            }
+            let Some(workload) = case.pods.workload(pod).filter(|_| judged.insert(&pod.workload)) else { continue };
+            let mut quotas = case.standing().quotas.iter();
+            let team = quotas.find(|(_, quota)| *quota.cluster_queue == *workload.queue.as_str());
+            if let Some((team, _)) = team.filter(|(team, _)| !teams.contains(team)) {
+                wrong.insert(format!("the effects do not say that {team} is disturbed"));
+            }
+            let tier = workload.tier.as_ref().and_then(|tier| case.standing().tiers.get(tier));
+            if tier.is_some_and(|tier| highest.is_none_or(|highest| tier.rank > highest)) {
+                wrong.insert(format!(
+                    "the effects do not say that a tier as high as that of {} is disturbed",
+                    workload.name
+                ));
+            }
+        }
+        wrong.into_iter().for_each(|what| found.step(EFFECTS, &step.id, what));
+    }
+}
+
+/// A merge consents to tides, health and interruption. Whatever else disturbs work needs an approval.
+pub fn consent(case: &Case<'_>, found: &mut Found) {
+    for (at, step) in disturbing(case) {
+        let standing = matches!(
+            case.reason(at),
+            Reason::Lent { .. }
+                | Reason::Returning { .. }
+                | Reason::Sick { .. }
+                | Reason::Quarantined { .. }
+                | Reason::Notice { .. }
+                | Reason::CapacityEnds { .. }
+        );
+        let disturbs = case.pods.sent_by(at).iter().any(|pod| pod.counts() && !case.pods.is_leaving(pod));
+        if disturbs && !standing && step.consent == Consent::Standing {
+            found.step(CONSENT, &step.id, "it disturbs work and asks nobody");
+        }
+    }
+}
+
+/// Slots without a node that serves or is coming, and nodes beyond the pool's size.
+pub fn slots(case: &Case<'_>, found: &mut Found) {
+    for (name, target) in &case.input.target.pools {
+        if is_left_out(case, &Thing::Pool(name.clone()))
+            || case.plan.held.iter().any(|held| speaks_of_pool(case, held, name))
+        {
+            continue;
+        }
+        let remembered = case.pool_ledger(name);
+        let indexes = (0..target.nodes).chain(remembered.iter().flat_map(|pool| pool.slots.keys().copied()));
+        let indexes: BTreeSet<u32> = indexes.collect();
+        for index in indexes {
+            let slot = SlotId::new(name, index);
+            let what = match index < target.nodes {
+                true if !has_node(case, &slot) => "has no node",
+                false if still_serves(case, &slot) => "is not wanted",
+                _ => continue,
+            };
+            if case.on_slot(&slot).is_empty() && !is_worked_on(case, &slot) {
+                found.plan(SLOTS, format!("{slot} {what}, and no step and nothing held says so"));
+                break;
+            }
+        }
+    }
+}
+
+/// Something serves the slot, is on its way, or may still be there.
+fn has_node(case: &Case<'_>, slot: &SlotId) -> bool {
+    let Some(remembered) = case.ledger_slot(slot) else { return false };
+    let instance = remembered.instance.as_ref().is_some_and(|id| {
+        // One that is not listed is missing, not gone: that is waited for.
+        case.instance(id).is_none_or(|seen| seen.state.serves())
+    });
+    let nodes = &case.seen().cluster.nodes;
+    let claimed = remembered.node.as_ref().is_some_and(|node| case.node(node).is_some() || nodes.gap().is_some());
+    instance || claimed || (remembered.intent.is_some() && case.seen().cloud.instances.gap().is_some())
+}
+
+fn still_serves(case: &Case<'_>, slot: &SlotId) -> bool {
+    let Some(remembered) = case.ledger_slot(slot) else { return false };
+    let serves = |id| case.instance(id).is_some_and(|seen| seen.state.serves());
+    remembered.instance.as_ref().is_some_and(serves)
+        || remembered.node.as_ref().is_some_and(|node| case.node(node).is_some())
+}
+
+/// Some step is on its node: a claimed one that is being emptied has no other.
+fn is_worked_on(case: &Case<'_>, slot: &SlotId) -> bool {
+    let remembered = case.ledger_slot(slot);
+    let node = remembered.and_then(|slot| slot.node.as_ref().or_else(|| case.node_of(slot.instance.as_ref()?)));
+    node.is_some_and(|node| !case.on(&Subject::Node(node.clone())).is_empty())
+}
+
+fn is_left_out(case: &Case<'_>, thing: &Thing) -> bool {
+    let only = &case.input.only;
+    case.plan.left_out.contains(thing) || (!only.is_empty() && !only.contains(thing))
+}
+
+fn speaks_of_pool(case: &Case<'_>, held: &Held, pool: &PoolName) -> bool {
+    match &held.what {
+        Thing::Fleet => true,
+        Thing::Pool(name) => name == pool,
+        Thing::Reservation(name) => case.pool(pool).is_some_and(|pool| {
+            pool.capacity.iter().any(|source| matches!(source, Source::Reservation(reservation) if reservation == name))
+        }),
+        _ => false,
+    }
+}
+
+/// Wanted objects that are not there, were last written in another way, or were moved by somebody; and retired ones.
+pub fn objects(case: &Case<'_>, found: &mut Found) {
+    let objects = &case.seen().cluster.objects;
+    if objects.gap().is_some() || !case.input.only.is_empty() {
+        return;
+    }
+    let mut written: BTreeSet<&ObjectKey> = BTreeSet::new();
+    for (_, step) in case.each() {
+        match &step.action {
+            Action::Cluster(ClusterAction::Apply(object)) => written.insert(&object.key),
+            Action::Cluster(ClusterAction::Delete(key)) => written.insert(key),
+            _ => false,
+        };
+    }
+    let differing = case.input.desired.objects.iter().filter(|wanted| differs(wanted, objects.seen().get(&wanted.key)));
+    let retired = case
+        .input
+        .desired
+        .retired
+        .iter()
+        .filter(|key| objects.seen().get(key).is_some_and(|there| there.written.is_some() && !there.deleting));
+    for key in differing.map(|wanted| &wanted.key).chain(retired) {
+        if !written.contains(key) && !case.plan.held.iter().any(|held| speaks_of_object(case, held, key)) {
+            found.plan(OBJECTS, format!("{key} differs, and no step and nothing held says so"));
+        }
+    }
+}
+
+fn differs(wanted: &Object, there: Option<&ObjectSeen>) -> bool {
+    let Some(there) = there else { return true };
+    let moved = there.moved_by.is_some() && !contains(&there.body, &wanted.body);
+    there.written.as_ref() != Some(&wanted.digest) || moved
+}
+
+/// Whether everything of the one stands in the other, which may have more: what the server fills in.
+fn contains(there: &serde_json::Value, wanted: &serde_json::Value) -> bool {
+    use serde_json::Value;
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| there.get(key).is_some_and(|there| contains(there, value)))
+        }
+        (Value::Array(there), Value::Array(wanted)) => {
+            there.len() == wanted.len() && there.iter().zip(wanted).all(|(there, wanted)| contains(there, wanted))
+        }
+        // A quantity that was written as a number comes back as text.
+        (Value::String(text), Value::Number(number)) | (Value::Number(number), Value::String(text)) => {
+            *text == number.to_string()
+        }
+        _ => there == wanted,
+    }
+}
+
+fn speaks_of_object(case: &Case<'_>, held: &Held, key: &ObjectKey) -> bool {
+    let of_quota = |name: &QuotaName| {
+        let quota = case.standing().quotas.get(name);
+        quota.is_some_and(|quota| *quota.cluster_queue == *key.name) || held.wanted.contains(&*key.name)
+    };
+    match (&held.waiting_on, &held.what) {
+        (WaitingOn::OtherOwner { object, .. }, _) if object == key => true,
+        (_, Thing::Fleet) => true,
+        (_, Thing::Objects(kind)) => kind == key.kind.name() || held.wanted.contains(&*key.name),
+        (_, Thing::Quota(name)) => of_quota(name),
+        (_, Thing::Pool(name)) => key.name.contains(name.as_str()) || held.wanted.contains(&*key.name),
+        (_, Thing::Tide(name)) => key.name.contains(name.as_str()) || held.wanted.contains(&*key.name),
+        _ => held.wanted.contains(&*key.name),
+    }
+}

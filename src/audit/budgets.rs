@@ -1,0 +1,142 @@
+//! How much may go: removals by choice in an hour, removals that a commit asks for, nodes taken out for their health.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+
+use super::Found;
+use super::case::Case;
+use crate::effect::marks::{CORDON, Mark};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects};
+use crate::ids::{NodeName, PoolName, SlotId};
+use crate::plan::{Reason, Step};
+
+const REMOVALS: &str = "removals by choice keep their hourly limit";
+const APPROVED: &str = "a removal of many nodes is approved";
+const HEALTH: &str = "health takes no more nodes out than its policy allows";
+
+/// How long a removal counts.
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// Every Terminate with its slot.
+fn terminates<'c, 'a>(case: &'c Case<'a>) -> impl Iterator<Item = (usize, &'a Step, &'a SlotId)> + use<'c, 'a> {
+    case.each().filter_map(|(at, step)| match &step.action {
+        Action::Cloud(CloudAction::Terminate { slot, .. }) => Some((at, step, slot)),
+        _ => None,
+    })
+}
+
+/// Tides, health, notices and the end of capacity have budgets of their own.
+fn by_choice(reason: &Reason) -> bool {
+    !matches!(
+        reason,
+        Reason::Lent { .. }
+            | Reason::Returning { .. }
+            | Reason::Sick { .. }
+            | Reason::Quarantined { .. }
+            | Reason::Notice { .. }
+            | Reason::CapacityEnds { .. }
+    )
+}
+
+/// What was removed in the last hour and what this plan removes. A removal that was begun and not finished counts once.
+pub fn removals_an_hour(case: &Case<'_>, found: &mut Found) {
+    let allowed = usize::try_from(case.standing().limits.nodes_removed_per_hour).unwrap_or(usize::MAX);
+    let recent = |at: &jiff::Timestamp| case.now().duration_since(*at) < AN_HOUR;
+    let removed = case.input.ledger.pools.values().flat_map(|pool| &pool.removed);
+    let removed = removed.filter(|(_, at)| recent(at)).count();
+    let begun = |slot: &SlotId| {
+        let launched = case.ledger_slot(slot).and_then(|slot| slot.launched);
+        let pool = case.pool_ledger(&slot.pool);
+        pool.is_some_and(|pool| {
+            let this = |(index, at): &(u32, jiff::Timestamp)| {
+                *index == slot.index && recent(at) && launched.is_none_or(|launched| *at >= launched)
+            };
+            pool.removed.iter().any(this)
+        })
+    };
+    let planned: Vec<&Step> = terminates(case)
+        .filter(|(at, _, slot)| by_choice(case.reason(*at)) && !begun(slot))
+        .map(|(_, step, _)| step)
+        .collect();
+    if let Some(step) = planned.last().filter(|_| removed + planned.len() > allowed) {
+        let what =
+            format!("{removed} were removed in the last hour, {} more are planned, {allowed} may be", planned.len());
+        found.step(REMOVALS, &step.id, what);
+    }
+}
+
+/// Where the documents ask for more removal than `desiredShrinkPercent` of all nodes, the removals of this plan are
+/// covered by an approval that is open.
+pub fn removal_is_approved(case: &Case<'_>, found: &mut Found) {
+    let removing: Vec<(&Step, &SlotId)> = terminates(case)
+        .filter(|(at, _, _)| matches!(case.reason(*at), Reason::NotWanted))
+        .map(|(_, step, slot)| (step, slot))
+        .collect();
+    let Some((first, _)) = removing.first() else { return };
+    let pools: BTreeSet<&PoolName> = removing.iter().map(|(_, slot)| &slot.pool).collect();
+    let (mut all, mut unwanted) = (0u64, 0u64);
+    for name in case.input.target.pools.keys() {
+        let wanted = case.input.target.pools[name].nodes;
+        let slots = case.pool_ledger(name).into_iter().flat_map(|pool| &pool.slots);
+        for (index, _) in slots.filter(|(_, slot)| slot.instance.is_some() || slot.node.is_some()) {
+            all += 1;
+            unwanted += u64::from(pools.contains(name) && *index >= wanted);
+        }
+    }
+    if unwanted * 100 <= u64::from(case.standing().limits.desired_shrink_percent) * all {
+        return;
+    }
+    let mut effects = Effects::default();
+    removing.iter().for_each(|(step, _)| effects.add(&step.effects));
+    let opened = &case.input.ledger.head.approvals;
+    if !opened.values().any(|opened| effects.within(&opened.left).is_ok()) {
+        found.step(APPROVED, &first.id, format!("{unwanted} of {all} nodes are to go, and no open approval covers it"));
+    }
+}
+
+/// Nodes that this plan takes out as sick, and those that are out already, against the policy's share of the pool. One
+/// is always allowed.
+pub fn health_limit(case: &Case<'_>, found: &mut Found) {
+    let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
+    for (at, step) in case.each() {
+        let Reason::Sick { .. } = case.reason(at) else { continue };
+        let node = match &step.action {
+            Action::Cluster(ClusterAction::Cordon { node, .. }) => Some(node),
+            Action::Cloud(CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) => {
+                case.node_of(instance)
+            }
+            _ => None,
+        };
+        if let Some((node, slot)) = node.and_then(|node| Some((node, case.slot_of_node(node)?)))
+            && let Some((pool, _)) = case.standing().pools.get_key_value(&slot.pool)
+        {
+            out.entry(pool).or_default().insert(node);
+        }
+    }
+    if out.is_empty() {
+        return;
+    }
+    for (name, node) in case.seen().cluster.nodes.seen() {
+        let mark = node.annotation(CORDON).map(Mark::parse);
+        let sick = mark.is_some_and(|mark| mark.why == "quarantine" || mark.why == "reboot");
+        if sick
+            && !case.input.ledger.head.quarantined.contains_key(name)
+            && let Some(nodes) = case.slot_of_node(name).and_then(|slot| out.get_mut(&slot.pool))
+        {
+            nodes.insert(name);
+        }
+    }
+    for (pool, nodes) in out {
+        let spec = case.pool(pool).and_then(|pool| pool.health.as_ref());
+        let Some(policy) = spec.and_then(|name| case.standing().health.get(name)) else {
+            found.plan(HEALTH, format!("pool {pool} has no health policy"));
+            continue;
+        };
+        let size = case.input.target.pools.get(pool).map_or(0, |target| target.nodes);
+        let allowed = (u64::from(size) * u64::from(policy.limit.0)).div_ceil(100).max(1);
+        if u64::try_from(nodes.len()).unwrap_or(u64::MAX) > allowed {
+            found.plan(HEALTH, format!("{} nodes of pool {pool} would be out, and {allowed} may be", nodes.len()));
+        }
+    }
+}

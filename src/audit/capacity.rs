@@ -1,0 +1,254 @@
+//! Reservations: launched into only as far as they hold, made once, changed only where they are ours to change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Found;
+use super::case::Case;
+use super::slots::{is_resend, launches};
+use crate::effect::{Action, CloudAction, Fact, Subject};
+use crate::fleet::pool::Source;
+use crate::fleet::reservation::Manage;
+use crate::fleet::standing::TermsSpec;
+use crate::ids::{PoolName, ReservationId, ReservationName, Token};
+use crate::observed::{InstanceSeen, InstanceState, Market, ReservationSeen, ReservationState};
+
+const HOLDS: &str = "a reservation is not oversubscribed";
+const OURS: &str = "a reservation is made once and changed only as its document says";
+
+/// Launches into a reservation are no more than its free places and those that this plan frees; those beyond the free
+/// ones wait until a place is seen free. Launches on demand and spot are no more than the pool's `max`.
+pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
+    let instances = case.seen().cloud.instances.seen();
+    let tokens: BTreeSet<&Token> = instances.values().filter_map(|seen| seen.token.as_ref()).collect();
+    let mut wanted: BTreeMap<&ReservationId, Wanted> = BTreeMap::new();
+    for (at, step, request) in launches(case) {
+        let Some(id) = &request.reservation else { continue };
+        // The answer to a request that was sent before: its place is taken already.
+        if tokens.contains(&request.token) {
+            continue;
+        }
+        let subject = Subject::Reservation(id.clone());
+        match case.reservation(id) {
+            None => found.step(HOLDS, &step.id, format!("{id} was not seen")),
+            Some(seen) => {
+                if request.zone != seen.zone || request.instance_type != seen.instance_type {
+                    found.step(HOLDS, &step.id, format!("{id} is in another zone or of another type"));
+                }
+                if !is_usable(case, at, &subject, seen) && !is_resend(case, request) {
+                    found.step(HOLDS, &step.id, format!("{id} is not active, or is over before a node could serve"));
+                }
+                let sum = wanted.entry(id).or_default();
+                sum.all += 1;
+                sum.at_once += u32::from(!waits_for_a_place(case, at, id, &subject));
+            }
+        }
+    }
+    let freed = freed(case);
+    for (id, sum) in wanted {
+        let Some(seen) = case.reservation(id) else { continue };
+        let available = seen.available.saturating_sub(in_flight(case, id, &tokens));
+        let room = available + freed.get(id).copied().unwrap_or(0) + grown(case, id, seen);
+        if sum.all > room {
+            found.plan(HOLDS, format!("{} launches into {id}, which will have {room} places free", sum.all));
+        } else if sum.at_once > available {
+            let what = format!("{} launches into {id} do not wait for a place, and it has {available}", sum.at_once);
+            found.plan(HOLDS, what);
+        }
+    }
+    by_the_hour(case, found);
+}
+
+#[derive(Default)]
+struct Wanted {
+    all: u32,
+    /// Without waiting for a place.
+    at_once: u32,
+}
+
+fn is_usable(case: &Case<'_>, at: usize, subject: &Subject, seen: &ReservationSeen) -> bool {
+    let active = |fact: &Fact| matches!(fact, Fact::Active(_)) && fact.subjects().contains(subject);
+    let kill = case.standing().reservations.iter().find_map(|(name, spec)| match &spec.terms {
+        TermsSpec::Block(block) if same(case, name, subject) => Some(block.kill.signed()),
+        _ => None,
+    });
+    let over = seen.end.and_then(|end| end.checked_sub(kill.unwrap_or_default()).ok());
+    let soon = matches!(seen.state, ReservationState::Pending | ReservationState::Scheduled);
+    (seen.state == ReservationState::Active || (soon && case.assured(at, subject, active)))
+        && over.is_none_or(|over| case.now() < over)
+}
+
+fn same(case: &Case<'_>, name: &ReservationName, subject: &Subject) -> bool {
+    case.reservation_id(name).is_some_and(|id| Subject::Reservation(id) == *subject)
+}
+
+/// A place is seen free just before, or an instance that held one is seen gone.
+fn waits_for_a_place(case: &Case<'_>, at: usize, id: &ReservationId, subject: &Subject) -> bool {
+    let free = |fact: &Fact| matches!(fact, Fact::Free { reservation, places } if reservation == id && *places > 0);
+    let held_one = |fact: &Fact| match fact {
+        Fact::Gone(instance) => case.instance(instance).is_some_and(|seen| seen.reservation.as_ref() == Some(id)),
+        _ => false,
+    };
+    if case.assured(at, subject, free) || case.steps[at].requires.iter().any(held_one) {
+        return true;
+    }
+    let Some(instance) = crate::audit::case::slot(&case.steps[at].action)
+        .and_then(|slot| case.ledger_slot(slot))
+        .and_then(|slot| slot.instance.as_ref())
+    else {
+        return false;
+    };
+    case.assured(at, &Subject::Instance(instance.clone()), held_one)
+}
+
+/// Places that come free: terminated by this plan, or on their way out already.
+fn freed<'a>(case: &Case<'a>) -> BTreeMap<&'a ReservationId, u32> {
+    let mut freed: BTreeMap<&ReservationId, u32> = BTreeMap::new();
+    let mut free = |seen: &'a InstanceSeen| {
+        if let Some(id) = &seen.reservation {
+            *freed.entry(id).or_default() += 1;
+        }
+    };
+    let mut counted = BTreeSet::new();
+    for (_, step) in case.each() {
+        if let Action::Cloud(CloudAction::Terminate { instance, .. }) = &step.action
+            && let Some(seen) = case.instance(instance).filter(|seen| seen.state.is_live())
+            && counted.insert(instance)
+        {
+            free(seen);
+        }
+    }
+    for (id, seen) in case.seen().cloud.instances.seen() {
+        if seen.state == InstanceState::ShuttingDown && !counted.contains(id) {
+            free(seen);
+        }
+    }
+    freed
+}
+
+fn grown(case: &Case<'_>, id: &ReservationId, seen: &ReservationSeen) -> u32 {
+    let to = case.each().filter_map(|(_, step)| match &step.action {
+        Action::Cloud(CloudAction::Modify { id: other, nodes, .. }) if other == id => Some(*nodes),
+        _ => None,
+    });
+    to.map(|nodes| nodes.saturating_sub(seen.total)).max().unwrap_or(0)
+}
+
+/// Requests that nobody answered and no instance explains, and that this plan does not repeat: each may hold a place.
+fn in_flight(case: &Case<'_>, id: &ReservationId, tokens: &BTreeSet<&Token>) -> u32 {
+    let slots = case.input.ledger.pools.values().flat_map(|pool| pool.slots.values());
+    let open = slots.filter_map(|slot| slot.intent.as_ref()).map(|intent| &intent.request);
+    let repeated: BTreeSet<&Token> = launches(case).map(|(_, _, request)| &request.token).collect();
+    let unknown = open.filter(|request| {
+        request.reservation.as_ref() == Some(id)
+            && !tokens.contains(&request.token)
+            && !repeated.contains(&request.token)
+    });
+    u32::try_from(unknown.count()).unwrap_or(u32::MAX)
+}
+
+fn by_the_hour(case: &Case<'_>, found: &mut Found) {
+    let mut counts: BTreeMap<(&PoolName, Market), u32> = BTreeMap::new();
+    for (_, _, request) in launches(case) {
+        if matches!(request.market, Market::OnDemand | Market::Spot) {
+            *counts.entry((&request.slot.pool, request.market)).or_default() += 1;
+        }
+    }
+    if counts.is_empty() {
+        return;
+    }
+    let mut going: BTreeSet<_> = BTreeSet::new();
+    for (_, step) in case.each() {
+        if let Action::Cloud(CloudAction::Terminate { instance, .. }) = &step.action {
+            going.insert(instance);
+        }
+    }
+    for (id, seen) in case.seen().cloud.instances.seen() {
+        if let Some(slot) = case.slot_of_instance(id).filter(|_| seen.state.serves() && !going.contains(id))
+            && let Some((pool, _)) = case.standing().pools.get_key_value(&slot.pool)
+            && let Some(count) = counts.get_mut(&(pool, seen.market))
+        {
+            *count += 1;
+        }
+    }
+    for ((pool, market), count) in counts {
+        let sources = case.pool(pool).map_or(&[][..], |pool| pool.capacity.as_slice());
+        let max = sources.iter().map(|source| match source {
+            Source::OnDemand { max } if market == Market::OnDemand => *max,
+            Source::Spot { max, .. } if market == Market::Spot => *max,
+            _ => 0,
+        });
+        let max = max.fold(0, u32::saturating_add);
+        if count > max {
+            found.plan(HOLDS, format!("pool {pool} would have {count} nodes {market:?}, and may have {max}"));
+        }
+    }
+}
+
+/// Made only where there is none, repeated byte for byte, changed to what the document says, cancelled only where it
+/// says so; nothing of what another tool manages, and no Capacity Block, is changed.
+pub fn reservations_are_ours(case: &Case<'_>, found: &mut Found) {
+    let mut made: BTreeSet<&ReservationName> = BTreeSet::new();
+    for (_, step) in case.each() {
+        let Action::Cloud(action) = &step.action else { continue };
+        let (name, id) = match action {
+            CloudAction::Reserve(request) => (&request.reservation, None),
+            CloudAction::Modify { reservation, id, .. } | CloudAction::Cancel { reservation, id } => {
+                (reservation, Some(id))
+            }
+            _ => continue,
+        };
+        let Some(spec) = case.standing().reservations.get(name) else {
+            found.step(OURS, &step.id, format!("there is no document for reservation {name}"));
+            continue;
+        };
+        if spec.manage != Manage::Full {
+            found.step(OURS, &step.id, format!("reservation {name} is only observed"));
+        }
+        let TermsSpec::OnDemand { cancel, end, matching } = &spec.terms else {
+            found.step(OURS, &step.id, format!("{name} is a Capacity Block"));
+            continue;
+        };
+        let wrong = match action {
+            CloudAction::Reserve(request) => {
+                let held = case.input.ledger.head.reservations.get(name);
+                let open = held.and_then(|held| held.intent.as_ref()).map(|intent| &intent.request);
+                let next = held.map_or(1, |held| held.generation + 1);
+                let known = case.reservation_id(name).and_then(|id| case.reservation(&id));
+                let ours = || case.seen().cloud.reservations.seen().values().any(|seen| is_tagged(case, seen, name));
+                let live = known.is_some_and(|seen| seen.state != ReservationState::Ended);
+                let again = !made.insert(name);
+                let fits = request.nodes == spec.nodes
+                    && request.instance_type == spec.shape.instance_type
+                    && spec.zone.as_ref().is_none_or(|zone| *zone == request.zone)
+                    && request.end == *end
+                    && request.matching == *matching;
+                match open {
+                    _ if again => Some("it is made twice"),
+                    Some(open) if open == request => None,
+                    Some(_) => Some("it has an open request, and this is another one"),
+                    None if live || ours() => Some("it is there already"),
+                    None if spec.id.is_some() => Some("its document names one that exists"),
+                    None if *cancel => Some("its document gives it back"),
+                    None if request.generation != next => Some("its generation is not the next one"),
+                    None if !fits => Some("the request is not what the document says"),
+                    None => None,
+                }
+            }
+            _ if id != case.reservation_id(name).as_ref() => Some("this is not its id"),
+            _ if !id.and_then(|id| case.reservation(id)).is_some_and(|seen| !seen.block) => {
+                Some("it was not seen, or is a Capacity Block")
+            }
+            CloudAction::Cancel { .. } if !cancel => Some("its document does not say `cancel`"),
+            CloudAction::Modify { nodes, .. } if *nodes != spec.nodes => Some("its document says another size"),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            found.step(OURS, &step.id, format!("{name}: {wrong}"));
+        }
+    }
+}
+
+fn is_tagged(case: &Case<'_>, seen: &ReservationSeen, name: &ReservationName) -> bool {
+    let tag = seen.tag.as_ref().filter(|tag| tag.fleet == *case.fleet() && tag.reservation == *name);
+    tag.is_some() && seen.state != ReservationState::Ended
+}

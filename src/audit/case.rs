@@ -1,0 +1,346 @@
+//! The input and the plan with the indexes that the laws ask: which steps act on what, which node serves which slot.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::dag::Dag;
+use super::pods::Pods;
+use crate::effect::marks::CORDON;
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Subject};
+use crate::fleet::standing::{PoolSpec, Standing, TermsSpec};
+use crate::fleet::target::{Part, Purpose};
+use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, StepId};
+use crate::observed::{InstanceSeen, NodeSeen, Observed, ReservationSeen};
+use crate::plan::{Plan, PlanInput, Reason, Step};
+
+/// What is judged, made easy to ask.
+#[derive(Debug)]
+pub struct Case<'a> {
+    pub input: &'a PlanInput,
+    pub plan: &'a Plan,
+    pub steps: &'a [Step],
+    pub dag: Dag,
+    pub pods: Pods<'a>,
+    /// Of each step, with `For` followed to what it is for.
+    reasons: Vec<&'a Reason>,
+    on: BTreeMap<Subject, Vec<usize>>,
+    on_slot: BTreeMap<SlotId, Vec<usize>>,
+    waits_for_time: Vec<usize>,
+    slot_of_instance: BTreeMap<&'a InstanceId, SlotId>,
+    slot_of_claimed: BTreeMap<&'a NodeName, SlotId>,
+    node_of: BTreeMap<&'a InstanceId, &'a NodeName>,
+    /// Old names of pools that the documents renamed, by the new one.
+    renamed: BTreeMap<&'a PoolName, &'a PoolName>,
+}
+
+impl<'a> Case<'a> {
+    pub fn new(input: &'a PlanInput, plan: &'a Plan, dag: Dag) -> Self {
+        let steps = plan.steps.as_slice();
+        let nodes = input.observed.cluster.nodes.seen();
+        let renamed = input.target.pools.iter().filter_map(|(name, pool)| {
+            let old = pool.renamed_from.as_ref()?;
+            let moves = input.ledger.pools.contains_key(old) && !input.ledger.pools.contains_key(name);
+            (moves && !input.target.pools.contains_key(old)).then_some((name, old))
+        });
+        let mut case = Self {
+            input,
+            plan,
+            steps,
+            dag,
+            pods: Pods::of(input, steps),
+            reasons: reasons(steps),
+            on: BTreeMap::new(),
+            on_slot: BTreeMap::new(),
+            waits_for_time: Vec::new(),
+            slot_of_instance: BTreeMap::new(),
+            slot_of_claimed: BTreeMap::new(),
+            node_of: nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, name))).collect(),
+            renamed: renamed.collect(),
+        };
+        case.index_ledger();
+        case.index_steps();
+        case
+    }
+
+    fn index_ledger(&mut self) {
+        let now_called: BTreeMap<&PoolName, &PoolName> = self.renamed.iter().map(|(new, old)| (*old, *new)).collect();
+        for (name, pool) in &self.input.ledger.pools {
+            let name = now_called.get(name).copied().unwrap_or(name);
+            for (index, slot) in &pool.slots {
+                if let Some(instance) = &slot.instance {
+                    self.slot_of_instance.insert(instance, SlotId::new(name, *index));
+                }
+                if let Some(node) = &slot.node {
+                    self.slot_of_claimed.insert(node, SlotId::new(name, *index));
+                }
+            }
+        }
+    }
+
+    fn index_steps(&mut self) {
+        for (at, step) in self.steps.iter().enumerate() {
+            for subject in self.subjects(&step.action) {
+                self.on.entry(subject).or_default().push(at);
+            }
+            if let Some(slot) = slot(&step.action) {
+                self.on_slot.entry(slot.clone()).or_default().push(at);
+            }
+            if matches!(step.action, Action::Await(Fact::After(_))) {
+                self.waits_for_time.push(at);
+            }
+            // What the plan itself takes into the ledger is ours from there on.
+            if let Action::Record(change) = &step.action {
+                match change {
+                    LedgerChange::Adopted { slot, instance, .. } | LedgerChange::Launched { slot, instance, .. } => {
+                        self.slot_of_instance.entry(instance).or_insert_with(|| slot.clone());
+                    }
+                    LedgerChange::Claimed { slot, node } => {
+                        self.slot_of_claimed.entry(node).or_insert_with(|| slot.clone());
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn subjects(&self, action: &Action) -> Vec<Subject> {
+        match action {
+            Action::Await(fact) => fact.subjects(),
+            Action::Record(_) => Vec::new(),
+            Action::Cloud(action) => match action {
+                CloudAction::Launch(request) => request.reservation.iter().cloned().map(Subject::Reservation).collect(),
+                CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. } => {
+                    let node = self.node_of.get(instance).map(|node| Subject::Node((*node).clone()));
+                    [Subject::Instance(instance.clone())].into_iter().chain(node).collect()
+                }
+                CloudAction::Modify { id, .. } | CloudAction::Cancel { id, .. } => {
+                    vec![Subject::Reservation(id.clone())]
+                }
+                _ => Vec::new(),
+            },
+            Action::Cluster(action) => match action {
+                ClusterAction::Apply(object) => vec![Subject::Object(object.key.clone())],
+                ClusterAction::Delete(key) | ClusterAction::Disown(key) => vec![Subject::Object(key.clone())],
+                ClusterAction::Dress { node, .. }
+                | ClusterAction::Cordon { node, .. }
+                | ClusterAction::Uncordon { node }
+                | ClusterAction::Cut { node, .. } => vec![Subject::Node(node.clone())],
+                ClusterAction::Ask { workload, .. }
+                | ClusterAction::Suspend { workload, .. }
+                | ClusterAction::Resume { workload } => vec![Subject::Workload(workload.clone())],
+                ClusterAction::Evict { .. } => Vec::new(),
+            },
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.input.now
+    }
+
+    pub fn seen(&self) -> &'a Observed {
+        &self.input.observed
+    }
+
+    pub fn standing(&self) -> &'a Standing {
+        &self.input.target.standing
+    }
+
+    /// The fleet that tags and tokens name.
+    pub fn fleet(&self) -> &'a FleetUid {
+        self.input.ledger.head.fleet.as_ref().unwrap_or(&self.input.fleet)
+    }
+
+    /// Every step with its place.
+    pub fn each(&self) -> impl Iterator<Item = (usize, &'a Step)> + use<'a> {
+        self.steps.iter().enumerate()
+    }
+
+    /// Why the step is there in the end.
+    pub fn reason(&self, at: usize) -> &'a Reason {
+        self.reasons[at]
+    }
+
+    /// The steps that act on something or wait for it.
+    pub fn on(&self, subject: &Subject) -> &[usize] {
+        self.on.get(subject).map_or(&[], Vec::as_slice)
+    }
+
+    /// The steps that launch, terminate, reboot or remember something for a slot.
+    pub fn on_slot(&self, slot: &SlotId) -> &[usize] {
+        self.on_slot.get(slot).map_or(&[], Vec::as_slice)
+    }
+
+    /// The steps of this kind on this subject that must have succeeded before.
+    pub fn done_before(&self, at: usize, subject: &Subject, is: impl Fn(&Action) -> bool) -> Vec<usize> {
+        let candidates: Vec<usize> =
+            self.on(subject).iter().copied().filter(|other| is(&self.steps[*other].action)).collect();
+        self.dag.before(at, &candidates)
+    }
+
+    /// Whether such a fact is looked at just before the step, or was waited for by one that comes before it.
+    pub fn assured(&self, at: usize, subject: &Subject, is: impl Fn(&Fact) -> bool) -> bool {
+        self.steps[at].requires.iter().any(&is)
+            || !self.done_before(at, subject, |action| matches!(action, Action::Await(fact) if is(fact))).is_empty()
+    }
+
+    /// Whether the instant has come when the step begins.
+    pub fn has_come(&self, at: usize, instant: Timestamp) -> bool {
+        let is = |fact: &Fact| matches!(fact, Fact::After(after) if *after >= instant);
+        let waits = || {
+            let late_enough = |place: &usize| matches!(&self.steps[*place].action, Action::Await(fact) if is(fact));
+            let waits: Vec<usize> = self.waits_for_time.iter().copied().filter(late_enough).collect();
+            !self.dag.before(at, &waits).is_empty()
+        };
+        self.now() >= instant || self.steps[at].requires.iter().any(is) || waits()
+    }
+
+    pub fn instance(&self, id: &InstanceId) -> Option<&'a InstanceSeen> {
+        self.seen().cloud.instances.seen().get(id)
+    }
+
+    pub fn node(&self, name: &NodeName) -> Option<&'a NodeSeen> {
+        self.seen().cluster.nodes.seen().get(name)
+    }
+
+    pub fn node_of(&self, instance: &InstanceId) -> Option<&'a NodeName> {
+        self.node_of.get(instance).copied()
+    }
+
+    pub fn slot_of_instance(&self, instance: &InstanceId) -> Option<&SlotId> {
+        self.slot_of_instance.get(instance)
+    }
+
+    /// The slot that a node serves: its instance is the slot's, or it is claimed for it.
+    pub fn slot_of_node(&self, name: &NodeName) -> Option<&SlotId> {
+        let claimed = self.slot_of_claimed.get(name);
+        claimed.or_else(|| self.slot_of_instance.get(self.node(name)?.instance.as_ref()?))
+    }
+
+    /// What is remembered of a pool, also under the name that it had.
+    pub fn pool_ledger(&self, name: &PoolName) -> Option<&'a PoolLedger> {
+        let pools = &self.input.ledger.pools;
+        pools.get(name).or_else(|| pools.get(*self.renamed.get(name)?))
+    }
+
+    pub fn ledger_slot(&self, slot: &SlotId) -> Option<&'a Slot> {
+        self.pool_ledger(&slot.pool)?.slots.get(&slot.index)
+    }
+
+    pub fn is_renamed(&self, pool: &PoolName) -> bool {
+        self.renamed.contains_key(pool)
+    }
+
+    pub fn pool(&self, name: &PoolName) -> Option<&'a PoolSpec> {
+        self.standing().pools.get(name)
+    }
+
+    /// The part of the target that a slot is in; none for one that is not wanted.
+    pub fn part(&self, slot: &SlotId) -> Option<&'a Part> {
+        let parts = &self.input.target.pools.get(&slot.pool)?.parts;
+        parts.iter().find(|part| part.first <= slot.index && slot.index - part.first < part.nodes)
+    }
+
+    /// Whether the node is cordoned by us already, or by a step that the given one comes after.
+    pub fn is_cordoned(&self, at: usize, node: &NodeName) -> bool {
+        let is = |action: &Action| matches!(action, Action::Cluster(ClusterAction::Cordon { .. }));
+        self.has_our_cordon(node) || !self.done_before(at, &Subject::Node(node.clone()), is).is_empty()
+    }
+
+    pub fn has_our_cordon(&self, node: &NodeName) -> bool {
+        self.node(node).is_some_and(|seen| seen.annotation(CORDON).is_some())
+    }
+
+    /// The cloud's id of a reservation: the one that the document names, or the one that we remember.
+    pub fn reservation_id(&self, name: &ReservationName) -> Option<ReservationId> {
+        let spec = self.standing().reservations.get(name)?;
+        let held = &self.input.ledger.head.reservations;
+        let old = || held.get(spec.renamed_from.as_ref()?);
+        let remembered = || held.get(name).or_else(old).and_then(|held| held.id.clone());
+        spec.id.as_deref().map(ReservationId::from).or_else(remembered)
+    }
+
+    pub fn reservation(&self, id: &ReservationId) -> Option<&'a ReservationSeen> {
+        self.seen().cloud.reservations.seen().get(id)
+    }
+
+    /// When the nodes of a reservation begin to be taken away.
+    pub fn taken_away_at(&self, name: &ReservationName) -> Option<Timestamp> {
+        let seen = self.reservation_id(name).and_then(|id| self.reservation(&id)).and_then(|seen| seen.end);
+        match &self.standing().reservations.get(name)?.terms {
+            TermsSpec::OnDemand { end, .. } => seen.or(*end),
+            TermsSpec::Block(block) => {
+                let end = seen.or_else(|| block.window.as_ref().map(|window| window.to.0))?;
+                end.checked_sub(block.kill.signed()).ok()
+            }
+        }
+    }
+
+    /// The instant from which a node need not be asked any more. The reason only says which one is meant: it has to
+    /// stand in what was seen or is wanted.
+    pub fn deadline(&self, reason: &Reason, node: &NodeName) -> Option<Timestamp> {
+        let instance = || self.node(node)?.instance.as_ref().and_then(|id| self.instance(id));
+        match reason {
+            Reason::Notice { .. } => instance()?.notice.as_ref().map(|notice| notice.at),
+            Reason::CapacityEnds { reservation, .. } => {
+                let id = self.reservation_id(reservation)?;
+                (instance()?.reservation.as_ref() == Some(&id)).then(|| self.taken_away_at(reservation)).flatten()
+            }
+            Reason::Returning { tide, .. } => match &self.part(self.slot_of_node(node)?)?.purpose {
+                Purpose::Returning { tide: by, hard_at, .. } if by == tide => Some(*hard_at),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether a declared deadline of the node has passed when the step begins.
+    pub fn deadline_passed(&self, at: usize, node: &NodeName) -> bool {
+        self.deadline(self.reason(at), node).is_some_and(|deadline| self.has_come(at, deadline))
+    }
+}
+
+/// The slot that an action is for.
+pub fn slot(action: &Action) -> Option<&SlotId> {
+    match action {
+        Action::Cloud(CloudAction::Launch(request)) => Some(&request.slot),
+        Action::Cloud(CloudAction::Terminate { slot, .. } | CloudAction::Reboot { slot, .. }) => Some(slot),
+        Action::Record(change) => match change {
+            LedgerChange::Intend { intent } => Some(&intent.request.slot),
+            LedgerChange::Launched { slot, .. }
+            | LedgerChange::LaunchRefused { slot, .. }
+            | LedgerChange::Adopted { slot, .. }
+            | LedgerChange::Missing { slot, .. }
+            | LedgerChange::Lost { slot }
+            | LedgerChange::Removing { slot, .. }
+            | LedgerChange::Claimed { slot, .. }
+            | LedgerChange::Unclaimed { slot }
+            | LedgerChange::Closed { slot }
+            | LedgerChange::Treated { slot, .. } => Some(slot),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Follows `For` to a reason of its own; what leads in a circle or nowhere stays as it is.
+fn reasons(steps: &[Step]) -> Vec<&Reason> {
+    let places: BTreeMap<&StepId, usize> = steps.iter().enumerate().map(|(at, step)| (&step.id, at)).collect();
+    let mut settled: Vec<Option<&Reason>> = vec![None; steps.len()];
+    for at in 0..steps.len() {
+        let (mut path, mut here) = (vec![at], at);
+        let reason = loop {
+            let next = match (&steps[here].reason, settled[here]) {
+                (_, Some(known)) => break known,
+                (Reason::For(step), None) => places.get(step).copied(),
+                (reason, None) => break reason,
+            };
+            match next {
+                Some(next) if path.len() <= steps.len() => (path.push(next), here = next),
+                _ => break &steps[at].reason,
+            };
+        };
+        path.into_iter().for_each(|place| settled[place] = Some(reason));
+    }
+    settled.into_iter().zip(steps).map(|(reason, step)| reason.unwrap_or(&step.reason)).collect()
+}

@@ -1,0 +1,122 @@
+//! How nodes are cut: only as the documents say, only what the GPUs can hold, and never below what must stay up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Found;
+use super::case::Case;
+use crate::effect::{Action, CloudAction, ClusterAction, LaidOut};
+use crate::fleet::standing::{CutSpec, LayoutSpec, PoolSpec};
+use crate::ids::{LayoutName, MigProfile, NodeName, PoolName};
+
+const LEGAL: &str = "a node is cut only as its pool may be";
+const READY: &str = "slices that must stay up do";
+
+const GPU: &str = "nvidia.com/gpu";
+const MIG: &str = "nvidia.com/mig-";
+
+/// The layout is one of the pool's, and its promise is no more than the GPUs hold.
+pub fn legal(case: &Case<'_>, found: &mut Found) {
+    for (_, step) in case.each() {
+        let Action::Cluster(ClusterAction::Cut { node, laid_out, .. }) = &step.action else { continue };
+        // A node that serves no slot is told by another law.
+        let Some(slot) = case.slot_of_node(node) else { continue };
+        let layouts = case.input.desired.pools.get(&slot.pool).map(|pool| &pool.layouts);
+        let named: Vec<&LayoutName> =
+            layouts.into_iter().flatten().filter(|(_, wanted)| *wanted == laid_out).map(|(name, _)| name).collect();
+        let (Some(pool), false) = (case.pool(&slot.pool), named.is_empty()) else {
+            found.step(LEGAL, &step.id, format!("no layout of pool {} looks like this", slot.pool));
+            continue;
+        };
+        if !named.iter().any(|layout| fits(case, pool, layout, laid_out)) {
+            found.step(LEGAL, &step.id, format!("{node} cannot hold what the layout {} promises", named[0]));
+        }
+    }
+}
+
+fn fits(case: &Case<'_>, pool: &PoolSpec, layout: &LayoutName, promise: &LaidOut) -> bool {
+    let holds = case.standing().per_node(pool, layout);
+    let shared = match case.standing().layouts.get(layout).map(|layout| &layout.cut) {
+        Some(CutSpec::Mps { clients }) => *clients,
+        Some(CutSpec::TimeSlicing { replicas }) => *replicas,
+        _ => 1,
+    };
+    let gpus = i64::from(holds.gpus) * i64::from(shared);
+    let most = |name: &str| holds.slices.iter().find(|(profile, _)| is_slice(name, profile)).map(|(_, most)| *most);
+    promise.allocatable.iter().all(|(name, amount)| {
+        let name = name.as_str();
+        if name.starts_with(MIG) {
+            most(name).is_some_and(|most| *amount <= i64::from(most))
+        } else {
+            // The plugin may show shared GPUs under a name of their own.
+            !name.starts_with(GPU) || *amount <= gpus
+        }
+    })
+}
+
+/// Whether a resource is slices of this profile: the device plugin writes `1g.10gb+me` as `nvidia.com/mig-1g.10gb.me`.
+fn is_slice(resource: &str, profile: &MigProfile) -> bool {
+    let plain = |text: &str| text.replace(['+', '-'], ".");
+    resource.strip_prefix(MIG).is_some_and(|rest| plain(rest) == plain(profile.as_str()))
+}
+
+/// While a pool is cut anew, as many slices as `keepReady` says stay on nodes that serve; where the target itself holds
+/// fewer, as many as that. A plan may not make it worse.
+pub fn keep_ready(case: &Case<'_>, found: &mut Found) {
+    let pool_of = |node: &NodeName| {
+        let slot = case.slot_of_node(node)?;
+        case.standing().pools.get_key_value(&slot.pool).map(|(pool, _)| pool)
+    };
+    let mut taken: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
+    for (_, step) in case.each() {
+        if let Action::Cluster(ClusterAction::Cut { node, .. }) = &step.action
+            && let Some(pool) = pool_of(node)
+        {
+            taken.entry(pool).or_default().insert(node);
+        }
+    }
+    for (_, step) in case.each() {
+        let node = match &step.action {
+            Action::Cluster(ClusterAction::Cordon { node, .. }) => Some(node),
+            Action::Cloud(CloudAction::Terminate { instance, .. }) => case.node_of(instance),
+            _ => None,
+        };
+        if let Some((node, pool)) = node.and_then(|node| Some((node, pool_of(node)?)))
+            && let Some(nodes) = taken.get_mut(pool)
+        {
+            nodes.insert(node);
+        }
+    }
+    for (name, nodes) in taken {
+        let Some(spec) = case.pool(name) else { continue };
+        let Some(layout) = case.standing().layouts.get(&spec.layout) else { continue };
+        for (profile, keep) in floor(case, name, spec, layout) {
+            let (before, after) = up(case, name, &nodes, &profile);
+            if after < keep && after < before {
+                found.plan(READY, format!("pool {name}: {after} slices {profile} would be up, and {keep} must be"));
+            }
+        }
+    }
+}
+
+fn floor(case: &Case<'_>, name: &PoolName, spec: &PoolSpec, layout: &LayoutSpec) -> Vec<(MigProfile, i64)> {
+    let each = case.standing().per_node(spec, &spec.layout);
+    let parts = case.input.target.pools.get(name).map_or(&[][..], |pool| pool.parts.as_slice());
+    let nodes: u32 = parts.iter().filter(|part| part.layout == spec.layout).map(|part| part.nodes).sum();
+    let holds = |profile: &MigProfile| each.slices.get(profile).copied().unwrap_or(0).saturating_mul(nodes);
+    let keep = layout.keep_ready.iter();
+    keep.map(|(profile, keep)| (profile.clone(), i64::from((*keep).min(holds(profile))))).collect()
+}
+
+/// The slices on ready nodes of a pool that take pods, before and without those that are taken.
+fn up(case: &Case<'_>, pool: &PoolName, taken: &BTreeSet<&NodeName>, profile: &MigProfile) -> (i64, i64) {
+    let (mut before, mut after) = (0, 0);
+    for (name, node) in case.seen().cluster.nodes.seen() {
+        if node.ready && !node.unschedulable && case.slot_of_node(name).is_some_and(|slot| slot.pool == *pool) {
+            let slices = node.allocatable.iter().filter(|(name, _)| is_slice(name.as_str(), profile));
+            let slices: i64 = slices.map(|(_, count)| count).sum();
+            before += slices;
+            after += if taken.contains(name) { 0 } else { slices };
+        }
+    }
+    (before, after)
+}

@@ -1,0 +1,121 @@
+//! What a plan writes into the ledger is true: forgetting a live instance would make an orphan, and a false trust would
+//! let the next plan destroy.
+
+use std::collections::BTreeSet;
+
+use super::Found;
+use super::absence::shrunk;
+use super::case::Case;
+use super::slots::is_gone;
+use crate::effect::{Action, Counts, LedgerChange};
+use crate::fleet::config::Cloud;
+use crate::ids::{InstanceId, SlotId};
+use crate::plan::Step;
+
+const LAW: &str = "the ledger is told only what is true";
+
+pub fn records_are_true(case: &Case<'_>, found: &mut Found) {
+    for (at, step) in case.each() {
+        if let Action::Record(change) = &step.action
+            && let Err(what) = judge(case, at, change)
+        {
+            found.step(LAW, &step.id, what);
+        }
+    }
+}
+
+fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String> {
+    match change {
+        LedgerChange::Begin { fleet } => require(fleet == case.fleet(), || "the fleet is another one".into()),
+        LedgerChange::Trust(counts) => trust(case, counts),
+        LedgerChange::Launched { slot, instance, .. } => {
+            let intent = case.ledger_slot(slot).and_then(|slot| slot.intent.as_ref());
+            let token = case.instance(instance).and_then(|seen| seen.token.as_ref());
+            let same = intent.is_some_and(|intent| Some(&intent.request.token) == token);
+            require(same, || format!("{instance} is not the answer to the open request of {slot}"))
+        }
+        LedgerChange::Adopted { slot, instance, generation, .. } => {
+            let tag = case.instance(instance).and_then(|seen| seen.tag.as_ref());
+            let ours =
+                tag.is_some_and(|tag| tag.fleet == *case.fleet() && tag.slot == *slot && tag.generation == *generation);
+            require(ours, || format!("{instance} does not carry the tag of {slot}"))?;
+            free(case, at, slot, Some(instance))
+        }
+        LedgerChange::Lost { slot } | LedgerChange::Closed { slot } => free(case, at, slot, None),
+        LedgerChange::Forgotten { pool } => {
+            let is_wanted = case.input.target.pools.contains_key(pool);
+            require(!is_wanted, || format!("the documents still name pool {pool}"))?;
+            let slots = case.input.ledger.pools.get(pool).into_iter().flat_map(|pool| pool.slots.values());
+            let open = slots.filter(|slot| slot.intent.is_some()).count();
+            require(open == 0, || format!("{open} requests of pool {pool} are not answered"))
+        }
+        LedgerChange::Renamed { from, to } => {
+            let renamed = case.input.target.pools.get(to).and_then(|pool| pool.renamed_from.as_ref());
+            require(renamed == Some(from), || format!("no document says that {to} was {from}"))
+        }
+        LedgerChange::Reserved { id, .. } | LedgerChange::Purchased { id, .. } => {
+            require(case.reservation(id).is_some(), || format!("{id} was not seen"))
+        }
+        LedgerChange::Missing { slot, since: Some(_) } => {
+            let id = case.ledger_slot(slot).and_then(|slot| slot.instance.as_ref());
+            let all = case.seen().cloud.instances.whole();
+            let missing = id.is_some_and(|id| all.is_some_and(|all| !all.contains_key(id)));
+            require(missing, || format!("the instance of {slot} is not missing from a whole read"))
+        }
+        LedgerChange::Intend { .. }
+        | LedgerChange::ReserveIntend { .. }
+        | LedgerChange::PurchaseIntend { .. }
+        | LedgerChange::Open { .. }
+        | LedgerChange::Spend { .. }
+        | LedgerChange::Freeze(_)
+        | LedgerChange::Thaw(_)
+        | LedgerChange::Recall { .. } => Err("this is for `apply` or a person to write, not for a plan".into()),
+        _ => Ok(()),
+    }
+}
+
+fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// The slot's instance is gone, or is the one that is being recorded, and no request for it is open.
+fn free(case: &Case<'_>, at: usize, slot: &SlotId, but: Option<&InstanceId>) -> Result<(), String> {
+    let Some(remembered) = case.ledger_slot(slot) else { return Ok(()) };
+    if let Some(id) = remembered.instance.as_ref().filter(|id| Some(*id) != but) {
+        require(is_gone(case, at, slot, id), || format!("{slot} has {id}, which is not seen gone"))?;
+    }
+    let answered = but.and_then(|id| case.instance(id)).and_then(|seen| seen.token.as_ref());
+    let open = remembered.intent.as_ref().filter(|intent| Some(&intent.request.token) != answered);
+    let closes = matches!(&case.steps[at], Step { action: Action::Record(LedgerChange::Closed { .. }), .. });
+    require(open.is_none() || (!closes && but.is_none()), || format!("{slot} has a request that nobody answered"))
+}
+
+/// Only a whole snapshot is believed, no more than was seen, and one that shrank only when nothing that we remember is
+/// missing from it any more.
+fn trust(case: &Case<'_>, counts: &Counts) -> Result<(), String> {
+    let seen = case.seen();
+    let has_cloud = !matches!(case.standing().cloud, Cloud::None(_));
+    if (has_cloud && seen.cloud.instances.gap().is_some()) || seen.cluster.nodes.gap().is_some() {
+        return Err("the snapshot is not whole".into());
+    }
+    let (instances, nodes) = (seen.cloud.instances.seen(), seen.cluster.nodes.seen());
+    let at_most = |count: u32, seen: usize| usize::try_from(count).is_ok_and(|count| count <= seen);
+    require(at_most(counts.instances, instances.len()) && at_most(counts.nodes, nodes.len()), || {
+        "it is more than was seen".into()
+    })?;
+    let Some(what) = shrunk(case) else { return Ok(()) };
+    let lost: BTreeSet<&SlotId> = case
+        .each()
+        .filter_map(|(_, step)| match &step.action {
+            Action::Record(LedgerChange::Lost { slot }) => Some(slot),
+            _ => None,
+        })
+        .collect();
+    let missing = case.input.ledger.pools.iter().any(|(pool, remembered)| {
+        let unseen = |id: &InstanceId| !instances.contains_key(id);
+        remembered.slots.iter().any(|(index, slot)| {
+            slot.instance.as_ref().is_some_and(unseen) && !lost.contains(&SlotId::new(pool, *index))
+        })
+    });
+    require(!missing, || format!("{what}, and some of them may be back"))
+}

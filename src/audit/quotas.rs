@@ -1,0 +1,248 @@
+//! Quotas stay within what the nodes hold, and the order of the tiers within the order of their ranks, at every step of
+//! the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Found;
+use super::case::Case;
+use crate::effect::marks::POOL;
+use crate::effect::{Action, ClusterAction};
+use crate::fleet::target::Purpose;
+use crate::ids::{FlavorName, PoolName, ResourceName, TierName};
+use crate::observed::{ObjectKey, ObjectKind};
+
+const CAPACITY: &str = "quotas are within what the nodes hold";
+const TIERS: &str = "tiers keep the order of their ranks";
+
+/// Thousandths, so that `500m` is a number.
+type Quantity = i128;
+type Sums = BTreeMap<(FlavorName, ResourceName), Quantity>;
+
+/// The nominal quotas of a flavor, over queues and cohorts, are no more than the target's nodes hold beside the spares.
+/// Where they already were, they do not grow. A quota that grows waits for the one that shrinks.
+pub fn within_capacity(case: &Case<'_>, found: &mut Found) {
+    let seen = case.seen().cluster.objects.seen();
+    let mut now = Sums::new();
+    for (_, object) in seen.iter().filter(|(key, _)| has_quota(key)) {
+        add(&mut now, &nominal(&object.body), 1);
+    }
+    let mut changes: Vec<(usize, Sums)> = Vec::new();
+    for (at, step) in case.each() {
+        let (key, after) = match &step.action {
+            Action::Cluster(ClusterAction::Apply(object)) => (&object.key, nominal(&object.body)),
+            Action::Cluster(ClusterAction::Delete(key)) => (key, Sums::new()),
+            _ => continue,
+        };
+        if has_quota(key) {
+            let mut change = after;
+            add(&mut change, &seen.get(key).map(|there| nominal(&there.body)).unwrap_or_default(), -1);
+            change.retain(|_, amount| *amount != 0);
+            changes.push((at, change));
+        }
+    }
+    let touched: BTreeSet<&(FlavorName, ResourceName)> = changes.iter().flat_map(|(_, change)| change.keys()).collect();
+    let pools = pools_of_flavors(case);
+    for key in touched {
+        let Some(held) = pools.get(&key.0).and_then(|pool| held(case, pool, &key.1)) else { continue };
+        let before = now.get(key).copied().unwrap_or(0);
+        let here: Vec<(usize, Quantity)> =
+            changes.iter().filter_map(|(at, change)| Some((*at, *change.get(key)?))).collect();
+        if let Some((at, most)) = worst(case, before, &here).filter(|(_, most)| *most > held.max(before)) {
+            let what = format!("{} {} would be promised in {}, which holds {}", most / 1000, key.1, key.0, held / 1000);
+            found.step(CAPACITY, &case.steps[at].id, what);
+        }
+    }
+}
+
+/// The highest sum on the way: each growth alone with what must come before it, and all growths up to each with what
+/// must come before them.
+fn worst(case: &Case<'_>, before: Quantity, changes: &[(usize, Quantity)]) -> Option<(usize, Quantity)> {
+    let shrinking: Vec<usize> = changes.iter().filter(|(_, amount)| *amount < 0).map(|(at, _)| *at).collect();
+    let amounts: BTreeMap<usize, Quantity> = changes.iter().copied().collect();
+    let mut most: Option<(usize, Quantity)> = None;
+    let (mut grown, mut shrunk) = (0, BTreeSet::new());
+    for (at, amount) in changes.iter().filter(|(_, amount)| *amount > 0) {
+        let earlier = case.dag.before(*at, &shrinking);
+        let freed = |steps: &BTreeSet<usize>| steps.iter().map(|step| amounts[step]).sum::<Quantity>();
+        grown += amount;
+        shrunk.extend(earlier.iter().copied());
+        let alone = before + amount + freed(&earlier.into_iter().collect());
+        let together = before + grown + freed(&shrunk);
+        let here = alone.max(together);
+        if most.is_none_or(|(_, most)| here > most) {
+            most = Some((*at, here));
+        }
+    }
+    most
+}
+
+fn has_quota(key: &ObjectKey) -> bool {
+    matches!(key.kind, ObjectKind::ClusterQueue | ObjectKind::Cohort)
+}
+
+fn add(sums: &mut Sums, other: &Sums, sign: Quantity) {
+    for (key, amount) in other {
+        *sums.entry(key.clone()).or_default() += sign * amount;
+    }
+}
+
+/// What an object promises, by flavor and resource.
+fn nominal(body: &Value) -> Sums {
+    let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let name = |value: &Value| value.get("name").and_then(Value::as_str).map(String::from);
+    let mut sums = Sums::new();
+    for group in body.get("spec").map(|spec| list(spec, "resourceGroups")).unwrap_or_default() {
+        for flavor in list(&group, "flavors") {
+            for resource in list(&flavor, "resources") {
+                let quantity = resource.get("nominalQuota").and_then(quantity);
+                if let (Some(flavor), Some(resource), Some(quantity)) = (name(&flavor), name(&resource), quantity) {
+                    *sums.entry((flavor.as_str().into(), resource.as_str().into())).or_default() += quantity;
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// A Kubernetes quantity: `64`, `"64"`, `"500m"`, `"2Ti"`.
+fn quantity(value: &Value) -> Option<Quantity> {
+    const UNITS: [(&str, Quantity); 12] = [
+        ("Ki", 1 << 10),
+        ("Mi", 1 << 20),
+        ("Gi", 1 << 30),
+        ("Ti", 1 << 40),
+        ("Pi", 1 << 50),
+        ("k", 1_000),
+        ("M", 1_000_000),
+        ("G", 1_000_000_000),
+        ("T", 1_000_000_000_000),
+        ("P", 1_000_000_000_000_000),
+        ("m", 0),
+        ("", 1),
+    ];
+    let text = match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        _ => return None,
+    };
+    let (number, unit) = UNITS.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
+    let number: rust_decimal::Decimal = number.parse().ok()?;
+    let thousandths = if unit == 0 { number } else { number * rust_decimal::Decimal::ONE_THOUSAND };
+    let whole = rust_decimal::prelude::ToPrimitive::to_i128(&thousandths)?;
+    whole.checked_mul(unit.max(1))
+}
+
+/// Which pool a flavor stands for, by the label that it selects nodes with.
+fn pools_of_flavors<'a>(case: &Case<'a>) -> BTreeMap<FlavorName, &'a PoolName> {
+    let wanted = case.input.desired.objects.iter().map(|object| (&object.key, &object.body));
+    let seen = case.seen().cluster.objects.seen().iter().map(|(key, object)| (key, &object.body));
+    let flavors = seen.chain(wanted).filter(|(key, _)| key.kind == ObjectKind::ResourceFlavor);
+    let named = flavors.filter_map(|(key, body)| {
+        let pool = body.get("spec")?.get("nodeLabels")?.get(POOL)?.as_str()?;
+        Some((FlavorName::from(&*key.name), case.input.target.pools.get_key_value(pool)?.0))
+    });
+    named.collect()
+}
+
+/// What the target's nodes hold of a resource beside the spares; none where no layout of the pool says.
+fn held(case: &Case<'_>, pool: &PoolName, resource: &ResourceName) -> Option<Quantity> {
+    let layouts = &case.input.desired.pools.get(pool)?.layouts;
+    let is_gpu = resource.as_str().starts_with("nvidia.com/");
+    if !is_gpu && !layouts.values().any(|layout| layout.allocatable.contains_key(resource)) {
+        return None;
+    }
+    let parts = case.input.target.pools.get(pool)?.parts.iter().filter(|part| part.purpose != Purpose::Spare);
+    let each = |layout| layouts.get(layout).and_then(|layout| layout.allocatable.get(resource)).copied().unwrap_or(0);
+    Some(parts.map(|part| Quantity::from(part.nodes) * Quantity::from(each(&part.layout)) * 1000).sum())
+}
+
+/// Of two tiers the one with the higher rank has the higher priority, whichever of the two was written first, unless
+/// one waits for the other.
+pub fn tier_order(case: &Case<'_>, found: &mut Found) {
+    for kind in [ObjectKind::PriorityClass, ObjectKind::WorkloadPriorityClass] {
+        let mut tiers: Vec<Class<'_>> = case
+            .standing()
+            .tiers
+            .iter()
+            .map(|(name, tier)| Class { rank: tier.rank, name, ..class(case, kind, name) })
+            .collect();
+        tiers.sort_by_key(|tier| tier.rank);
+        for (low, high) in tiers.iter().enumerate().flat_map(|(at, low)| tiers[at + 1..].iter().map(move |h| (low, h)))
+        {
+            if low.rank < high.rank && (low.step.is_some() || high.step.is_some()) {
+                judge_pair(case, low, high, found);
+            }
+        }
+    }
+}
+
+/// A tier's class: its value now, and the step that writes another.
+struct Class<'a> {
+    name: &'a TierName,
+    rank: i32,
+    now: Option<i64>,
+    step: Option<(usize, i64)>,
+}
+
+fn class<'a>(case: &Case<'a>, kind: ObjectKind, tier: &'a TierName) -> Class<'a> {
+    let is = |key: &ObjectKey| {
+        let name = key.name.strip_suffix(tier.as_str());
+        key.kind == kind && name.is_some_and(|rest| rest.is_empty() || rest == "tidewright-")
+    };
+    let value = |body: &Value| body.get("value").and_then(Value::as_i64);
+    let exact = ObjectKey::cluster(kind, tier.as_str());
+    let prefixed = ObjectKey::cluster(kind, &format!("tidewright-{tier}"));
+    let seen = case.seen().cluster.objects.seen();
+    let now = seen.get(&exact).or_else(|| seen.get(&prefixed)).and_then(|object| value(&object.body));
+    let step = case.each().find_map(|(at, step)| match &step.action {
+        Action::Cluster(ClusterAction::Apply(object)) if is(&object.key) => Some((at, value(&object.body)?)),
+        _ => None,
+    });
+    Class { name: tier, rank: 0, now, step }
+}
+
+fn judge_pair(case: &Case<'_>, low: &Class<'_>, high: &Class<'_>, found: &mut Found) {
+    let was_wrong = matches!((low.now, high.now), (Some(low), Some(high)) if low >= high);
+    let waits =
+        |one: usize, other: Option<(usize, i64)>| other.is_some_and(|(other, _)| case.dag.is_before(other, one));
+    let after = |class: &Class<'_>| class.step.map(|(_, value)| value).or(class.now);
+    let mut states = vec![(low.step.or(high.step), after(low), after(high))];
+    // One is written and the other not yet.
+    if let Some((at, value)) = low.step.filter(|(at, _)| !waits(*at, high.step)) {
+        states.push((Some((at, value)), Some(value), high.now));
+    }
+    if let Some((at, value)) = high.step.filter(|(at, _)| !waits(*at, low.step)) {
+        states.push((Some((at, value)), low.now, Some(value)));
+    }
+    let ends_wrong = matches!((after(low), after(high)), (Some(low), Some(high)) if low >= high);
+    for (step, a, b) in states {
+        if let (Some((at, _)), Some(a), Some(b)) = (step, a, b)
+            && a >= b
+            && (!was_wrong || ends_wrong)
+        {
+            let what = format!("{} would have priority {a} and {}, which ranks higher, {b}", low.name, high.name);
+            found.step(TIERS, &case.steps[at].id, what);
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_kubernetes_writes_them() {
+        let read = |text: &str| quantity(&serde_json::from_str(text).unwrap());
+        assert_eq!(read("64"), Some(64_000));
+        assert_eq!(read(r#""64""#), Some(64_000));
+        assert_eq!(read(r#""500m""#), Some(500));
+        assert_eq!(read(r#""2Ki""#), Some(2_048_000));
+        assert_eq!(read(r#""3k""#), Some(3_000_000));
+        assert_eq!(read(r#""1.5""#), Some(1_500));
+        assert_eq!(read(r#""many""#), None);
+        assert_eq!(read("{}"), None);
+    }
+}

@@ -1,0 +1,232 @@
+//! One slot, one live instance: what may be launched, and with exactly which request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Found;
+use super::case::Case;
+use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, Subject, token};
+use crate::fleet::pool::Source;
+use crate::ids::{InstanceId, NodeName, SlotId};
+use crate::observed::{InstanceSeen, InstanceState, Market};
+use crate::plan::Step;
+
+const ONE: &str = "one slot, one live instance";
+const EXACT: &str = "a launch leaves no choice and names what it is for";
+const CLAIMS: &str = "one slot, one claimed node";
+
+/// How long an instance must be missing from whole reads before it is believed to be gone: two reads that far apart
+/// are what EC2's eventual consistency needs.
+const BELIEVED: SignedDuration = SignedDuration::from_mins(2);
+
+/// Every launch of the plan.
+pub fn launches<'c, 'a>(
+    case: &'c Case<'a>,
+) -> impl Iterator<Item = (usize, &'a Step, &'a LaunchRequest)> + use<'c, 'a> {
+    case.each().filter_map(|(at, step)| match &step.action {
+        Action::Cloud(CloudAction::Launch(request)) => Some((at, step, request)),
+        _ => None,
+    })
+}
+
+/// Whether it repeats a request that nobody answered.
+pub fn is_resend(case: &Case<'_>, request: &LaunchRequest) -> bool {
+    open_intent(case, &request.slot).is_some_and(|open| open == request)
+}
+
+fn open_intent<'a>(case: &Case<'a>, slot: &SlotId) -> Option<&'a LaunchRequest> {
+    case.ledger_slot(slot)?.intent.as_ref().map(|intent| &intent.request)
+}
+
+/// No launch for a slot that has an instance, or an open request other than this one, or another launch.
+pub fn one_slot_one_instance(case: &Case<'_>, found: &mut Found) {
+    let tagged = tagged(case);
+    let mut launched: BTreeSet<&SlotId> = BTreeSet::new();
+    for (at, step, request) in launches(case) {
+        let slot = &request.slot;
+        if !launched.insert(slot) {
+            found.step(ONE, &step.id, format!("{slot} is launched twice"));
+        }
+        if let Some(open) = open_intent(case, slot) {
+            if open != request {
+                found.step(ONE, &step.id, format!("{slot} has an open request, and this is another one"));
+            }
+        } else if !in_target(case, slot) {
+            found.step(ONE, &step.id, format!("{slot} is not wanted"));
+        }
+        let remembered = case.ledger_slot(slot);
+        let instance = remembered.and_then(|slot| slot.instance.as_ref());
+        let visible = tagged.get(slot).into_iter().flatten().copied().filter(|id| Some(*id) != instance);
+        for id in instance.into_iter().chain(visible) {
+            let answer = case.instance(id).is_some_and(|seen| seen.token.as_ref() == Some(&request.token));
+            if !answer && !is_gone(case, at, slot, id) {
+                found.step(ONE, &step.id, format!("{slot} has {id}, and it is not seen gone before"));
+            }
+        }
+        if let Some(node) = remembered.and_then(|slot| slot.node.as_ref()) {
+            let is = |change: &LedgerChange| matches!(change, LedgerChange::Unclaimed { .. });
+            if recorded_before(case, at, slot, is).is_empty() {
+                found.step(ONE, &step.id, format!("{slot} has the claimed node {node}"));
+            }
+        }
+    }
+}
+
+/// The live instances that carry a slot's tag, whatever the ledger says.
+fn tagged<'a>(case: &Case<'a>) -> BTreeMap<&'a SlotId, Vec<&'a InstanceId>> {
+    let mut tagged: BTreeMap<&SlotId, Vec<&InstanceId>> = BTreeMap::new();
+    for (id, seen) in case.seen().cloud.instances.seen() {
+        if let Some(tag) = seen.tag.as_ref().filter(|tag| tag.fleet == *case.fleet())
+            && seen.state.is_live()
+            // One that serves another slot since a rename is found by the ledger.
+            && case.slot_of_instance(id).is_none_or(|slot| *slot == tag.slot)
+        {
+            tagged.entry(&tag.slot).or_default().push(id);
+        }
+    }
+    tagged
+}
+
+/// Whether an instance is certain to be gone when the step begins.
+pub fn is_gone(case: &Case<'_>, at: usize, slot: &SlotId, id: &InstanceId) -> bool {
+    match case.instance(id) {
+        Some(InstanceSeen { state: InstanceState::Terminated, .. }) => true,
+        Some(_) => {
+            let gone = |fact: &Fact| matches!(fact, Fact::Gone(gone) if gone == id);
+            case.assured(at, &Subject::Instance(id.clone()), gone)
+        }
+        None => case.ledger_slot(slot).is_some_and(|slot| is_believed_lost(case, slot.missing_since, id)),
+    }
+}
+
+/// Missing from whole reads for minutes, and its node is not ready.
+pub fn is_believed_lost(case: &Case<'_>, since: Option<Timestamp>, id: &InstanceId) -> bool {
+    let seen = case.seen();
+    let node_is_ready = case.node_of(id).and_then(|node| case.node(node)).is_some_and(|node| node.ready);
+    seen.cloud.instances.whole().is_some_and(|all| !all.contains_key(id))
+        && seen.cluster.nodes.whole().is_some()
+        && since.is_some_and(|since| case.now().duration_since(since) >= BELIEVED)
+        && !node_is_ready
+}
+
+pub fn in_target(case: &Case<'_>, slot: &SlotId) -> bool {
+    case.input.target.pools.get(&slot.pool).is_some_and(|pool| slot.index < pool.nodes)
+}
+
+/// The records of this kind on a slot that must have been written before the step.
+pub fn recorded_before(case: &Case<'_>, at: usize, slot: &SlotId, is: impl Fn(&LedgerChange) -> bool) -> Vec<usize> {
+    let matches = |other: &usize| matches!(&case.steps[*other].action, Action::Record(change) if is(change));
+    let candidates: Vec<usize> = case.on_slot(slot).iter().copied().filter(matches).collect();
+    case.dag.before(at, &candidates)
+}
+
+/// The next generation, the token of fleet, slot, generation and zone, and a source of the pool as it stands there. A
+/// request that is sent again was judged when it was new.
+pub fn request_is_exact(case: &Case<'_>, found: &mut Found) {
+    for (at, step, request) in launches(case) {
+        if is_resend(case, request) || open_intent(case, &request.slot).is_some() {
+            continue;
+        }
+        let slot = &request.slot;
+        let next = generation(case, at, slot) + 1;
+        if request.generation != next {
+            let what = format!("its generation is {} and the next of {slot} is {next}", request.generation);
+            found.step(EXACT, &step.id, what);
+        }
+        if request.token != token(case.fleet(), slot, request.generation, &request.zone) {
+            found.step(EXACT, &step.id, "its token is not that of fleet, slot, generation and zone");
+        }
+        if case.is_renamed(&slot.pool) && !comes_after_rename(case, at, slot) {
+            found.step(EXACT, &step.id, format!("pool {} is not renamed in the ledger before it", slot.pool));
+        }
+        if let Err(what) = source_fits(case, request) {
+            found.step(EXACT, &step.id, what);
+        }
+    }
+}
+
+fn generation(case: &Case<'_>, at: usize, slot: &SlotId) -> u32 {
+    let remembered = case.ledger_slot(slot).map_or(0, |slot| slot.generation);
+    let adopts = |change: &LedgerChange| matches!(change, LedgerChange::Adopted { .. });
+    let adopted = recorded_before(case, at, slot, adopts).into_iter().filter_map(|at| match &case.steps[at].action {
+        Action::Record(LedgerChange::Adopted { generation, .. }) => Some(*generation),
+        _ => None,
+    });
+    adopted.fold(remembered, u32::max)
+}
+
+fn comes_after_rename(case: &Case<'_>, at: usize, slot: &SlotId) -> bool {
+    let renames = case.each().filter(
+        |(_, step)| matches!(&step.action, Action::Record(LedgerChange::Renamed { to, .. }) if *to == slot.pool),
+    );
+    let renames: Vec<usize> = renames.map(|(at, _)| at).collect();
+    !case.dag.before(at, &renames).is_empty()
+}
+
+fn source_fits(case: &Case<'_>, request: &LaunchRequest) -> Result<(), String> {
+    let slot = &request.slot;
+    let pool = case.pool(&slot.pool).ok_or_else(|| format!("there is no pool {}", slot.pool))?;
+    if request.instance_type != pool.shape.instance_type {
+        return Err(format!("{} is not the type of pool {}", request.instance_type, slot.pool));
+    }
+    if let Some(wanted) = case.input.desired.pools.get(&slot.pool)
+        && (request.template != wanted.template.name || request.template_digest != wanted.template.digest)
+    {
+        return Err(format!("{} is not the template of pool {}", request.template, slot.pool));
+    }
+    let source = usize::try_from(request.source).ok().and_then(|source| pool.capacity.get(source));
+    let reserved = matches!(request.market, Market::Reserved | Market::Block);
+    match source {
+        Some(Source::Reservation(name)) if reserved => {
+            let id = case.reservation_id(name);
+            if id.is_none() || id != request.reservation {
+                return Err(format!("it does not name the reservation {name}"));
+            }
+        }
+        Some(Source::OnDemand { .. }) if request.market == Market::OnDemand && request.reservation.is_none() => {}
+        Some(Source::Spot { .. }) if request.market == Market::Spot && request.reservation.is_none() => {}
+        _ => return Err(format!("source {} of pool {} is another one", request.source, slot.pool)),
+    }
+    let zones = case.standing().zones(pool);
+    if !reserved && !zones.is_empty() && !zones.contains(&request.zone) {
+        return Err(format!("{} is no zone of pool {}", request.zone, slot.pool));
+    }
+    Ok(())
+}
+
+/// No node is claimed for two slots, no slot claims two, and none that does not carry the labels that the pool asks
+/// for.
+pub fn one_node_a_slot(case: &Case<'_>, found: &mut Found) {
+    let mut nodes: BTreeMap<&NodeName, &SlotId> = BTreeMap::new();
+    for (at, step) in case.each() {
+        let Action::Record(LedgerChange::Claimed { slot, node }) = &step.action else { continue };
+        let released = |slot: &SlotId| {
+            let is = |change: &LedgerChange| matches!(change, LedgerChange::Unclaimed { .. });
+            !recorded_before(case, at, slot, is).is_empty()
+        };
+        if let Some(other) = nodes.insert(node, slot).filter(|other| *other != slot) {
+            found.step(CLAIMS, &step.id, format!("{node} is claimed for {other} too"));
+        }
+        if let Some(other) = case.slot_of_node(node).filter(|other| *other != slot && !released(other)) {
+            found.step(CLAIMS, &step.id, format!("{node} serves {other}"));
+        }
+        let remembered = case.ledger_slot(slot);
+        let claimed = remembered.and_then(|slot| slot.node.as_ref());
+        if let Some(other) = claimed.filter(|other| *other != node && case.node(other).is_some() && !released(slot)) {
+            found.step(CLAIMS, &step.id, format!("{slot} has {other}"));
+        }
+        if let Some(id) = remembered.and_then(|slot| slot.instance.as_ref()).filter(|id| !is_gone(case, at, slot, id)) {
+            found.step(CLAIMS, &step.id, format!("{slot} has {id}"));
+        }
+        let carries = |labels: &BTreeMap<String, String>| {
+            let seen = case.node(node).map(|seen| &seen.labels);
+            seen.is_some_and(|seen| labels.iter().all(|(key, value)| seen.get(key) == Some(value)))
+        };
+        let sources = case.pool(&slot.pool).map_or(&[][..], |pool| pool.capacity.as_slice());
+        let fits = |source: &Source| matches!(source, Source::Existing { labels } if carries(labels));
+        if !in_target(case, slot) || !sources.iter().any(fits) {
+            found.step(CLAIMS, &step.id, format!("{node} is not what {slot} asks for"));
+        }
+    }
+}
