@@ -19,6 +19,7 @@ pub mod assign;
 pub mod cycle;
 pub mod fair;
 pub mod model;
+pub mod parse;
 pub mod preempt;
 pub mod state;
 pub mod topology;
