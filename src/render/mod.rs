@@ -5,5 +5,9 @@
 
 pub mod diagnostics;
 pub mod hardware;
+mod ink;
+pub mod plan;
+pub mod progress;
+pub mod status;
 mod table;
 pub mod tide;

@@ -4,9 +4,9 @@
 //! line.
 
 mod chart;
-mod clock;
+pub(super) mod clock;
 mod json;
-mod words;
+pub(super) mod words;
 
 pub use json::{json, json_schema};
 

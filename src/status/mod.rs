@@ -1,7 +1,14 @@
 //! What happened, how far it is, and whether the fleet is as git says. Pure.
 
 pub mod event;
+mod pools;
 pub mod progress;
+mod quotas;
+#[cfg(test)]
+pub mod sample;
+#[allow(clippy::module_inception)]
+pub mod status;
 
 pub use event::{Event, EventKind};
 pub use progress::{Progress, StepProgress, StepState, Tally};
+pub use status::*;

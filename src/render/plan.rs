@@ -1,0 +1,90 @@
+//! A plan for a person, for a pull request, for a program, and as a file that `apply` takes.
+//!
+//! A plan is about disruption: what is taken away comes first, with who is disturbed and for how long; what nobody
+//! notices comes last. Called by the command line.
+
+mod group;
+mod human;
+mod json;
+mod markdown;
+mod names;
+mod saved;
+pub(super) mod words;
+
+pub use human::human;
+pub use json::{json, json_schema};
+pub use markdown::markdown;
+pub(super) use names::waiting_name;
+pub use saved::{Saved, load_saved, save};
+
+use jiff::tz::TimeZone;
+
+use self::words::Words;
+use crate::effect::{Action, Excess};
+use crate::plan::{Consent, Plan, PlanInput};
+
+/// A plan with what it was made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    pub input: &'a PlanInput,
+    pub plan: &'a Plan,
+    /// How the fleet's directory is written on the command line, for the commands that are shown.
+    pub directory: &'a str,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Look {
+    pub colour: bool,
+    /// Every step and every name.
+    pub verbose: bool,
+}
+
+/// Whether there is something to do, as exit codes tell it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    NoChanges,
+    Changes,
+    /// Something is wanted, and all of it is held.
+    Blocked,
+}
+
+pub fn verdict(plan: &Plan) -> Verdict {
+    match (plan.steps.is_empty(), plan.held.is_empty()) {
+        (true, true) => Verdict::NoChanges,
+        (true, false) => Verdict::Blocked,
+        (false, _) => Verdict::Changes,
+    }
+}
+
+/// What of a plan goes beyond what was approved, one line each; empty where it is covered.
+pub fn excesses(beyond: &[Excess]) -> Vec<String> {
+    beyond.iter().map(words::excess).collect()
+}
+
+impl Shown<'_> {
+    fn zone(&self) -> TimeZone {
+        self.input.target.standing.time_zone.zone()
+    }
+
+    fn words(&self) -> Words<'_> {
+        Words { now: self.input.now, zone: self.zone(), directory: self.directory, plan: Some(self.plan) }
+    }
+
+    /// Whether a step of it waits for somebody's word.
+    fn asks(&self) -> bool {
+        self.plan.steps.iter().any(|step| step.consent == Consent::Asked)
+    }
+
+    /// The command that carries the plan out.
+    fn apply_command(&self) -> String {
+        words::command("apply", self.directory)
+    }
+}
+
+/// Whether it changes only what we remember.
+fn is_memory(action: &Action) -> bool {
+    matches!(action, Action::Record(_) | Action::Await(_))
+}
+
+#[cfg(test)]
+mod tests;

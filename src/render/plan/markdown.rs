@@ -1,0 +1,323 @@
+//! For a pull request: the verdict first, a table of who is disturbed, what is held; the rest folded away.
+//!
+//! A comment holds 65,536 characters. What does not fit is dropped in a fixed order: steps, then the names of gangs and
+//! objects, then drift and notes, then the tide, then lines of the tables. The verdict, the counts, the cost, the digest
+//! and the head of both tables always stay.
+
+use super::group::{Group, Kind, groups, longest};
+use super::human::{contents, cost, counts, harm, on, price, size, totals};
+use super::words::{self, range, short};
+use super::{Shown, Verdict, verdict};
+use crate::plan::Step;
+use crate::render::progress::action;
+use crate::render::tide::clock::day_and_time;
+
+/// In bytes, which are at least as many as characters.
+const BUDGET: usize = 60_000;
+/// Nobody's name may fill a comment.
+const LONGEST_CELL: usize = 240;
+
+/// What is still told: each level drops something more.
+#[derive(Clone, Copy)]
+struct Level {
+    steps: bool,
+    names: bool,
+    drift: bool,
+    tide: bool,
+    /// Lines of each table.
+    lines: usize,
+}
+
+const LEVELS: [Level; 6] = [
+    Level { steps: true, names: true, drift: true, tide: true, lines: 100 },
+    Level { steps: false, names: true, drift: true, tide: true, lines: 100 },
+    Level { steps: false, names: false, drift: true, tide: true, lines: 100 },
+    Level { steps: false, names: false, drift: false, tide: true, lines: 100 },
+    Level { steps: false, names: false, drift: false, tide: false, lines: 40 },
+    Level { steps: false, names: false, drift: false, tide: false, lines: 10 },
+];
+
+/// At most 60,000 bytes. Ends with a line break.
+pub fn markdown(shown: &Shown<'_>) -> String {
+    let groups = groups(shown);
+    let mut text = String::new();
+    for level in LEVELS {
+        text = Page { shown, groups: &groups, level, words: shown.words() }.text();
+        if text.len() <= BUDGET {
+            break;
+        }
+    }
+    text
+}
+
+struct Page<'a> {
+    shown: &'a Shown<'a>,
+    groups: &'a [Group<'a>],
+    level: Level,
+    words: words::Words<'a>,
+}
+
+impl Page<'_> {
+    fn text(&self) -> String {
+        let parts = [
+            Some(self.head()),
+            self.changes(),
+            self.held(),
+            Some(self.totals()),
+            self.details(),
+            self.drift(),
+            self.upcoming(),
+            self.offers(),
+            self.released(),
+            self.dropped(),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
+    }
+
+    fn head(&self) -> String {
+        let Shown { input, plan, .. } = *self.shown;
+        let standing = &input.target.standing;
+        let head = input.revision.as_deref().map_or(String::new(), |revision| format!(" head={}", mark(revision)));
+        let fleet = mark(standing.fleet.as_str());
+        let marker = format!("<!-- tidewright:plan fleet={fleet} digest=sha256:{}{head} -->", plan.digest);
+        let verdict = match verdict(plan) {
+            Verdict::NoChanges => "**No changes.** The fleet is as the documents say.".to_string(),
+            Verdict::Blocked => {
+                format!(
+                    "**No changes now:** something is wanted, and all of it is held ({}).",
+                    counts(self.shown, self.groups)
+                )
+            }
+            Verdict::Changes => format!("**{}**", counts(self.shown, self.groups)),
+        };
+        let when = day_and_time(input.now, &self.words.zone);
+        let revision =
+            input.revision.as_deref().map_or(String::new(), |text| format!(", revision {}", code(&short(text))));
+        let plan_id = code(&short(plan.id.as_str()));
+        let frozen = standing.frozen.iter().map(|reason| crate::plan::frozen_by_document(reason, input.now));
+        let freezes = frozen
+            .chain(input.ledger.head.frozen.iter().cloned())
+            .map(|freeze| format!("\n\n> ⚠ {} is {}", words::scope(&freeze.scope), cell(&self.words.freeze(&freeze))));
+        let freezes: String = freezes.collect();
+        format!(
+            "{marker}\n### Tidewright: {}\n\n{verdict}{freezes}\n\nPlan {plan_id}{revision}, {when} ({})",
+            cell(standing.fleet.as_str()),
+            standing.time_zone
+        )
+    }
+
+    fn told(&self) -> impl Iterator<Item = &Group<'_>> {
+        self.groups.iter().filter(|group| !matches!(group.kind, Kind::Record | Kind::Prepare))
+    }
+
+    fn changes(&self) -> Option<String> {
+        let all = self.told().count();
+        if all == 0 {
+            return None;
+        }
+        let mut lines = vec![
+            "| | change | on | how much | disturbs | cost | takes |".to_string(),
+            "| --- | --- | --- | --- | --- | --- | --- |".to_string(),
+        ];
+        for group in self.told().take(self.level.lines) {
+            let harm = harm(&group.disruption);
+            let harm = if harm.is_empty() { "nobody".into() } else { cell(&harm) };
+            let takes = if group.takes.1 > 0 { range(group.takes) } else { String::new() };
+            lines.push(format!(
+                "| {} | {} | {} | {} | {harm} | {} | {takes} |",
+                code(group.kind.sign()),
+                group.kind.name(),
+                cell(&on(group)),
+                size(group),
+                price(group).unwrap_or_default(),
+            ));
+        }
+        lines.extend(self.more(all, 7));
+        Some(lines.join("\n"))
+    }
+
+    /// A last row that counts what is not shown.
+    fn more(&self, all: usize, width: usize) -> Option<String> {
+        let most = self.level.lines;
+        (all > most).then(|| format!("| | and {} more {}", all - most, "|".repeat(width - 1)))
+    }
+
+    fn held(&self) -> Option<String> {
+        let held = &self.shown.plan.held;
+        if held.is_empty() {
+            return None;
+        }
+        let mut lines = vec![
+            "**Held**\n".to_string(),
+            "| on | wanted | waits on | to do |".into(),
+            "| --- | --- | --- | --- |".into(),
+        ];
+        for one in held.iter().take(self.level.lines) {
+            let wait = self.words.waiting(&one.waiting_on);
+            let done = one.done_by.map_or(String::new(), |at| format!("; done by {}", self.words.near(at)));
+            let remedy = wait.remedy.as_deref().map_or(String::new(), |remedy| code(&bounded(remedy)));
+            let patch = wait.patch.as_deref().map_or(String::new(), |patch| format!(" {}", code(&bounded(patch))));
+            lines.push(format!(
+                "| {} | {} | {}{done} | {remedy}{patch} |",
+                cell(&one.what.to_string()),
+                cell(&one.wanted),
+                cell(&wait.on)
+            ));
+        }
+        lines.extend(self.more(held.len(), 4));
+        Some(lines.join("\n"))
+    }
+
+    fn totals(&self) -> String {
+        let Shown { plan, .. } = *self.shown;
+        let mut lines = vec![format!("Plan: {}.", totals(self.shown, self.groups))];
+        lines.extend(cost(self.shown).map(|cost| format!("Cost: {cost}.")));
+        if !plan.steps.is_empty() {
+            let all: Vec<&Step> = plan.steps.iter().collect();
+            lines.push(format!("Takes {}.", range(longest(&all))));
+        }
+        lines.push(format!("Digest {}", code(plan.digest.as_str())));
+        lines.join("  \n")
+    }
+
+    fn details(&self) -> Option<String> {
+        if !self.level.names || self.told().next().is_none() {
+            return None;
+        }
+        let mut lines = Vec::new();
+        for group in self.told().take(self.level.lines) {
+            lines.push(format!("- **{} {}**, {}", group.kind.name(), cell(&on(group)), size(group)));
+            let mut item = |text: String| lines.push(format!("  - {text}"));
+            if !group.why.is_empty() {
+                item(cell(&group.why));
+            }
+            let what = contents(group, 20);
+            if !what.is_empty() {
+                item(cell(&what));
+            }
+            group.disruption.gangs.iter().take(20).for_each(|gang| item(format!("gang {}", cell(&words::gang(gang)))));
+            for budget in group.disruption.blocked_by.iter().take(20) {
+                item(format!("PodDisruptionBudget {} allows no eviction now", cell(&budget.to_string())));
+            }
+            for pod in group.disruption.lost.iter().take(20) {
+                item(format!(
+                    "{} is lost: nobody makes it again, or its local data goes with it",
+                    cell(&pod.to_string())
+                ));
+            }
+            if self.level.steps {
+                group.steps.iter().take(100).for_each(|step| item(cell(&action(&step.action))));
+            }
+        }
+        Some(folded("Details", &lines.join("\n")))
+    }
+
+    fn drift(&self) -> Option<String> {
+        let drift = &self.shown.plan.drift;
+        if drift.is_empty() || !self.level.drift {
+            return None;
+        }
+        let lines = drift.iter().take(self.level.lines).map(|one| {
+            let by = one.by.as_deref().unwrap_or("somebody");
+            let back = if one.step.is_some() { "put back" } else { "left as it is" };
+            format!("- {}: {} → {} by {}; {back}", cell(&one.what), cell(&one.from), cell(&one.to), cell(by))
+        });
+        Some(folded(&format!("Drift ({})", drift.len()), &lines.collect::<Vec<_>>().join("\n")))
+    }
+
+    fn upcoming(&self) -> Option<String> {
+        let upcoming = &self.shown.plan.upcoming;
+        if upcoming.is_empty() || !self.level.tide {
+            return None;
+        }
+        let lines = upcoming.iter().take(self.level.lines).map(|one| {
+            let harm = harm(&one.disruption);
+            let harm =
+                if harm.is_empty() { String::new() } else { format!(" (disturbs, as it is now: {})", cell(&harm)) };
+            format!("- {}: {}: {}{harm}", self.words.near(one.at), cell(&one.what.to_string()), cell(&one.change))
+        });
+        let title = format!("The tide in the next 24 hours ({})", upcoming.len());
+        Some(folded(&title, &lines.collect::<Vec<_>>().join("\n")))
+    }
+
+    fn offers(&self) -> Option<String> {
+        let offers = &self.shown.plan.offers;
+        if offers.is_empty() {
+            return None;
+        }
+        let mut lines = vec![
+            "**Capacity Blocks on offer**\n".to_string(),
+            "| reservation | offer | nodes | zone | from | to | upfront | |".into(),
+            "| --- | --- | ---: | --- | --- | --- | ---: | --- |".into(),
+        ];
+        for offer in offers.iter().take(self.level.lines) {
+            let row = super::human::offer_row(offer, &|at| day_and_time(at, &self.words.zone));
+            lines.push(format!("| {} |", row.map(|text| cell(&text)).join(" | ")));
+        }
+        lines.extend(self.more(offers.len(), 8));
+        Some(lines.join("\n"))
+    }
+
+    fn released(&self) -> Option<String> {
+        let released = &self.shown.plan.released;
+        if released.is_empty() {
+            return None;
+        }
+        let lines = released.iter().take(self.level.lines);
+        let lines = lines.map(|one| format!("\n- {}, left as it is: {}", cell(&one.what), cell(&one.stays)));
+        Some(format!("**Released from management; nothing is destroyed**\n{}", lines.collect::<String>()))
+    }
+
+    fn dropped(&self) -> Option<String> {
+        (!self.level.steps).then(|| {
+            let command = words::command("plan", self.shown.directory);
+            format!(
+                "Some detail was left out to fit a comment: {} shows all of it.",
+                code(&format!("{command} --verbose"))
+            )
+        })
+    }
+}
+
+fn folded(title: &str, body: &str) -> String {
+    format!("<details><summary>{title}</summary>\n\n{body}\n\n</details>")
+}
+
+fn bounded(text: &str) -> String {
+    let text = words::clean(text);
+    if text.chars().count() <= LONGEST_CELL {
+        return text;
+    }
+    text.chars().take(LONGEST_CELL).chain(['…']).collect()
+}
+
+/// Text from outside as text and nothing else: no markup, no mention of a person, no link, no end of a cell.
+fn cell(text: &str) -> String {
+    let mut out = String::new();
+    for c in bounded(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '~' | '#' | '!' => out.extend(['\\', c]),
+            // A name behind it would be told, and an issue linked.
+            '@' => out.push_str("@\u{200b}"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text as code in a cell.
+fn code(text: &str) -> String {
+    let text = text.replace('`', "'").replace('|', "\\|");
+    format!("`{text}`")
+}
+
+/// A word inside an HTML comment, which two dashes would end.
+fn mark(text: &str) -> String {
+    text.chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+        .collect::<String>()
+        .replace("--", "-")
+}

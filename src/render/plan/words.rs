@@ -1,0 +1,340 @@
+//! Numbers, times, reasons and waits, in words. Used for plans, for progress and for the status.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use rust_decimal::Decimal;
+
+use super::super::tide::clock::near;
+use crate::effect::{Amount, Excess, Freeze, Scope};
+use crate::fleet::policy::Remedy;
+use crate::ids::PoolName;
+use crate::observed::NoticeKind;
+use crate::plan::{GangHit, Plan, PlanInput, Reason, WaitingOn};
+use crate::units::Usd;
+
+/// What words depend on: the hour, the zone, and how the fleet is called on the command line.
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    pub now: Timestamp,
+    pub zone: TimeZone,
+    pub directory: &'a str,
+    /// Where steps are looked up that something waits on.
+    pub plan: Option<&'a Plan>,
+}
+
+/// What something waits on, and what a person can do about it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Wait {
+    pub on: String,
+    /// A command, or where to write what; none where it comes by itself.
+    pub remedy: Option<String>,
+    /// A change to make elsewhere, line by line.
+    pub patch: Option<String>,
+}
+
+impl Words<'_> {
+    pub fn near(&self, at: Timestamp) -> String {
+        near(at, self.now, &self.zone)
+    }
+
+    /// Why a step is there.
+    pub fn reason(&self, reason: &Reason) -> String {
+        match reason {
+            Reason::Wanted => "the documents ask for it".into(),
+            Reason::NotWanted => "the documents ask for fewer".into(),
+            Reason::SlotEmpty => "the pool is short of nodes".into(),
+            Reason::Unanswered => "a request that was sent and not answered is sent again, unchanged".into(),
+            Reason::Outdated => "launched from another template than the documents ask for".into(),
+            Reason::Layout { from: Some(from), to } => format!("layout {from} → {to}"),
+            Reason::Layout { from: None, to } => format!("layout {to}, from one that is not known"),
+            Reason::Lent { tide, to } => format!("lent to {to} by the tide {tide}"),
+            Reason::Returning { tide, due } => format!("asked back by the tide {tide}, due {}", self.near(*due)),
+            Reason::Sick { remedy, symptom } => {
+                format!("sick: {}; its policy says {}", clean(symptom), remedy_name(*remedy))
+            }
+            Reason::Quarantined { by } => format!("quarantined by {}", clean(by)),
+            Reason::Notice { why, at } => format!("{} at {}", notice(*why), self.near(*at)),
+            Reason::CapacityEnds { reservation, at } => format!("reservation {reservation} ends {}", self.near(*at)),
+            Reason::Drift { by: Some(by) } => format!("changed by {}, put back", clean(by)),
+            Reason::Drift { by: None } => "changed by somebody, put back".into(),
+            Reason::LeftOver => "a mark of ours that nothing needs any more".into(),
+            Reason::For(step) => format!("needed for {step}"),
+            Reason::Bookkeeping => "what is remembered follows what is there".into(),
+        }
+    }
+
+    pub fn waiting(&self, waiting: &WaitingOn) -> Wait {
+        let on = |on: String| Wait { on, ..Wait::default() };
+        let with = |on: String, remedy: String| Wait { on, remedy: Some(remedy), patch: None };
+        match waiting {
+            WaitingOn::Budget { name, allowed, used } => on(format!("{}: {used} of {allowed} in use", clean(name))),
+            WaitingOn::Until(at) => on(format!("until {}", self.near(*at))),
+            WaitingOn::Capacity { what, retry } => {
+                let retry = retry.map_or(String::new(), |at| format!("; asked again {}", self.at_or_now(at)));
+                on(format!("the cloud has no {}{retry}", clean(what)))
+            }
+            WaitingOn::Step(id) => on(format!("after {}", self.step(id))),
+            WaitingOn::DisruptionBudget(name) => with(
+                format!("PodDisruptionBudget {name} allows no eviction now"),
+                format!("kubectl -n {} describe pdb {}", quoted(name.namespace.as_str()), quoted(&name.name)),
+            ),
+            WaitingOn::Gang { name } => on(format!("gang {} ends by itself: nobody may stop it", clean(name))),
+            WaitingOn::Unread(gap) => on(format!("{} could not be read: {}", clean(&gap.what), clean(&gap.why))),
+            WaitingOn::Shrunk { seen, trusted } => on(format!(
+                "the last look showed {} of {} instances and {} of {} nodes: too few to be believed, so nothing is removed",
+                seen.instances, trusted.instances, seen.nodes, trusted.nodes
+            )),
+            WaitingOn::Limit { name, allowed, wanted } => with(
+                format!("limit {} is {}, this needs {}", clean(name), money(*allowed), money(*wanted)),
+                format!("raise spec.limits.{} in the Fleet document", clean(name)),
+            ),
+            WaitingOn::Approval(digest) => with(
+                "an approval".into(),
+                format!("{} --approved {}", command("apply", self.directory), short(digest.as_str())),
+            ),
+            WaitingOn::Frozen(freeze) => with(self.freeze(freeze), self.thaw(freeze)),
+            WaitingOn::HandsOff(node) => with(
+                format!("node {node} carries tidewright.dev/hands-off"),
+                format!("kubectl annotate node {} tidewright.dev/hands-off-", quoted(node.as_str())),
+            ),
+            WaitingOn::OtherOwner { object, patch } => Wait {
+                on: format!("{object} belongs to another tool"),
+                remedy: Some("make this change there:".into()),
+                patch: Some(patch.lines().map(clean).collect::<Vec<_>>().join("\n")),
+            },
+            WaitingOn::Guard { tide, why } => on(format!("the guard of tide {tide}: {}", clean(why))),
+            WaitingOn::Person(what) => on(clean(what)),
+        }
+    }
+
+    /// "frozen by ana since 14:02: incident 4711"
+    pub fn freeze(&self, freeze: &Freeze) -> String {
+        let (by, reason) = (clean(&freeze.by), clean(&freeze.reason));
+        if is_document(freeze) {
+            return format!("frozen by {by}: {reason}");
+        }
+        let all = if freeze.all { ", deadlines too" } else { "" };
+        format!("frozen by {by} since {}{all}: {reason}", self.near(freeze.at))
+    }
+
+    /// What lifts a freeze.
+    pub fn thaw(&self, freeze: &Freeze) -> String {
+        if is_document(freeze) {
+            return "remove spec.frozen from the Fleet document".into();
+        }
+        let scope = match &freeze.scope {
+            Scope::Fleet => String::new(),
+            Scope::Pool(name) => format!(" pool/{}", quoted(name.as_str())),
+            Scope::Node(name) => format!(" node/{}", quoted(name.as_str())),
+        };
+        format!("tidewright thaw{scope}{}", dir_flag(self.directory))
+    }
+
+    fn step(&self, id: &crate::ids::StepId) -> String {
+        let known = self.plan.and_then(|plan| plan.step(id));
+        known.map_or_else(|| format!("step {id}"), |step| super::super::progress::action(&step.action))
+    }
+
+    fn at_or_now(&self, at: Timestamp) -> String {
+        if at <= self.now { "now".into() } else { format!("at {}", self.near(at)) }
+    }
+}
+
+fn is_document(freeze: &Freeze) -> bool {
+    freeze.by == crate::plan::frozen_by_document("", freeze.at).by
+}
+
+pub fn scope(scope: &Scope) -> String {
+    match scope {
+        Scope::Fleet => "the whole fleet".into(),
+        Scope::Pool(name) => format!("pool/{name}"),
+        Scope::Node(name) => format!("node/{name}"),
+    }
+}
+
+fn remedy_name(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::Report => "report",
+        Remedy::Quarantine => "quarantine",
+        Remedy::Reboot => "reboot",
+        Remedy::Replace => "replace",
+    }
+}
+
+fn notice(kind: NoticeKind) -> &'static str {
+    match kind {
+        NoticeKind::SpotInterruption => "the cloud takes the spot node away",
+        NoticeKind::BlockEnd => "the Capacity Block ends",
+        NoticeKind::Maintenance => "the cloud maintains the host",
+    }
+}
+
+/// "vision/pretrain-7 (team vision, tier research): 8 pods on 2 nodes, 16 GPUs, 3 h 20 min of work at risk"
+pub fn gang(gang: &GangHit) -> String {
+    let team = gang.quota.iter().map(|quota| format!("team {quota}"));
+    let tier = gang.tier.iter().map(|tier| format!("tier {tier}"));
+    let who: Vec<String> = team.chain(tier).collect();
+    let who = if who.is_empty() { String::new() } else { format!(" ({})", who.join(", ")) };
+    let gpus = if gang.gpus > 0 { format!(", {}", count(gang.gpus, "GPU")) } else { String::new() };
+    let (pods, nodes) = (count(gang.pods, "pod"), count(gang.nodes, "node"));
+    let risk = if gang.at_risk_secs > 0 {
+        format!(", last saved {} ago", length(gang.at_risk_secs))
+    } else {
+        ", nothing unsaved".into()
+    };
+    format!("{}{who}: {pods} on {nodes}{gpus}{risk}", clean(&gang.name))
+}
+
+/// One line about what goes beyond an approval.
+pub fn excess(excess: &Excess) -> String {
+    let wanted = amount(&excess.wanted);
+    match &excess.approved {
+        None => format!("{}: {wanted}; nothing of it was approved", excess.key),
+        Some(approved) => format!("{}: {wanted}; approved was {}", excess.key, amount(approved)),
+    }
+}
+
+/// "6, 48 GPUs disturbed, ~31 GPU-h at risk, teams nlp and vision, +$43.92/h"
+pub fn amount(amount: &Amount) -> String {
+    let mut parts = vec![amount.count.to_string()];
+    if amount.gpus > 0 {
+        parts.push(format!("{} disturbed", count(amount.gpus, "GPU")));
+    }
+    if amount.gpu_secs > 0 {
+        parts.push(format!("{} at risk", gpu_hours(amount.gpu_secs)));
+    }
+    if !amount.teams.is_empty() {
+        let teams: Vec<String> = amount.teams.iter().map(|team| team.to_string()).collect();
+        parts.push(format!("of {}", list(&teams, usize::MAX)));
+    }
+    if let Some(rank) = amount.highest {
+        parts.push(format!("up to rank {rank}"));
+    }
+    if !amount.usd_hour.0.is_zero() {
+        parts.push(format!("+{}/h", money(amount.usd_hour)));
+    }
+    if !amount.usd_upfront.0.is_zero() {
+        parts.push(format!("{} upfront", money(amount.usd_upfront)));
+    }
+    parts.join(", ")
+}
+
+/// "1 node", "6 nodes"
+pub fn count(number: u32, word: &str) -> String {
+    match number {
+        1 => format!("1 {word}"),
+        _ => format!("{number} {word}s"),
+    }
+}
+
+/// "$1,234.50", and "$120" where there are no cents.
+pub fn money(usd: Usd) -> String {
+    let rounded = usd.0.round_dp(2);
+    let text = if rounded.fract().is_zero() { format!("{}", rounded.trunc()) } else { format!("{rounded:.2}") };
+    let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |text| ("−", text));
+    let (whole, cents) = text.split_once('.').map_or((text, None), |(whole, cents)| (whole, Some(cents)));
+    let mut grouped = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let cents = cents.map_or(String::new(), |cents| format!(".{cents}"));
+    format!("{sign}${grouped}{cents}")
+}
+
+/// "$65.89/h → $109.81/h", or one of them where nothing changes.
+pub fn money_change(before: Usd, after: Usd) -> String {
+    if before == after { money(before) } else { format!("{} → {}", money(before), money(after)) }
+}
+
+pub fn gpu_hours(gpu_secs: u64) -> String {
+    let tenths = gpu_secs.saturating_mul(10) / 3600;
+    match tenths {
+        0 => "under 0.1 GPU-h".into(),
+        1..=99 => format!("~{}.{} GPU-h", tenths / 10, tenths % 10),
+        _ => format!("~{} GPU-h", (gpu_secs + 1800) / 3600),
+    }
+}
+
+/// A length of time as people say it, in at most two units: "45 s", "11 min", "3 h 20 min", "2 d 4 h".
+pub fn length(secs: u64) -> String {
+    let two = |big: u64, unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{big} {unit}"),
+        _ => format!("{big} {unit} {small} {small_unit}"),
+    };
+    match secs {
+        0..60 => format!("{secs} s"),
+        60..3600 => format!("{} min", (secs + 30) / 60),
+        3600..86_400 => two(secs / 3600, "h", secs % 3600 / 60, "min"),
+        _ => two(secs / 86_400, "d", secs % 86_400 / 3600, "h"),
+    }
+}
+
+/// "11–18 min", "40–90 s"
+pub fn range((from, to): (u64, u64)) -> String {
+    let (divisor, unit) = match to {
+        0..120 => (1, "s"),
+        120..7200 => (60, "min"),
+        _ => (3600, "h"),
+    };
+    let (from, to) = (from / divisor, to.div_ceil(divisor));
+    if from == to { format!("{to} {unit}") } else { format!("{from}–{to} {unit}") }
+}
+
+/// "a, b and 3 more"; "a, b and c" where all fit.
+pub fn list(items: &[String], most: usize) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        _ if items.len() > most => {
+            format!("{} and {} more", items[..most].join(", "), items.len() - most)
+        }
+        [all @ .., last] => format!("{} and {last}", all.join(", ")),
+    }
+}
+
+/// The beginning of a digest: enough to tell two apart.
+pub fn short(digest: &str) -> String {
+    digest.chars().take(12).collect()
+}
+
+/// Text from outside on one line: escape sequences and marks of direction are shown, not obeyed.
+pub fn clean(text: &str) -> String {
+    let is_direction = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\t' => out.push(' '),
+            c if c.is_control() || is_direction(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A word as a shell takes it whole.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
+    let text = clean(text);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// `tidewright VERB DIR`, without the directory where it is the current one.
+pub fn command(verb: &str, directory: &str) -> String {
+    if directory == "." { format!("tidewright {verb}") } else { format!("tidewright {verb} {}", quoted(directory)) }
+}
+
+/// The same for verbs whose first word is something else.
+pub fn dir_flag(directory: &str) -> String {
+    if directory == "." { String::new() } else { format!(" --dir {}", quoted(directory)) }
+}
+
+pub fn shape_gpus(input: &PlanInput, pool: &PoolName) -> u32 {
+    input.target.standing.pools.get(pool).map_or(0, |spec| spec.shape.gpus)
+}
+
+pub fn is_zero(usd: Usd) -> bool {
+    usd.0.round_dp(2) == Decimal::ZERO
+}

@@ -1,0 +1,161 @@
+//! What happens while a plan is carried out: one line an event, for whoever has no terminal, and the words of an action.
+
+use jiff::tz::TimeZone;
+
+use super::plan::words::{clean, count, length};
+use super::tide::clock::time;
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange};
+use crate::observed::Market;
+use crate::plan::Plan;
+use crate::status::{Event, EventKind};
+
+/// One line, without a break at its end; none for what nobody needs to read. Times are in the fleet's zone.
+pub fn line(event: &Event, plan: &Plan, zone: &TimeZone) -> Option<String> {
+    let said = happened(event, plan)?;
+    Some(format!("{}  {said}", time(zone.to_datetime(event.at).time())))
+}
+
+/// The same without the time.
+pub fn happened(event: &Event, plan: &Plan) -> Option<String> {
+    let step = plan.step(&event.step);
+    let what = step.map_or_else(|| event.step.to_string(), |step| action(&step.action));
+    // What is only remembered or waited for is told when it goes wrong.
+    let quiet = step.is_some_and(|step| matches!(step.action, Action::Record(_)));
+    let waits = step.is_some_and(|step| matches!(step.action, Action::Await(_)));
+    match &event.kind {
+        EventKind::Started | EventKind::Succeeded if quiet => None,
+        EventKind::Started if waits => None,
+        EventKind::Started => Some(format!("{what} …")),
+        EventKind::Succeeded => Some(format!("{what}: done")),
+        EventKind::Skipped { why, .. } => {
+            Some(format!("{what}: left out, because it is not as planned: {}; the next plan decides", clean(why)))
+        }
+        EventKind::Waiting { why } => Some(format!("{what}: {}", clean(why))),
+        EventKind::Failed { class, why } => Some(format!("{what}: failed ({}): {}", clean(class), clean(why))),
+        EventKind::Dropped { after } => {
+            let before = plan.step(after).map_or_else(|| after.to_string(), |step| action(&step.action));
+            Some(format!("{what}: left out, because this was not done: {before}"))
+        }
+        EventKind::Frozen { by, reason } => {
+            Some(format!("{what}: left out, frozen by {}: {}", clean(by), clean(reason)))
+        }
+        EventKind::NotApproved { why } => Some(format!("{what}: left out, not approved: {}", clean(why))),
+    }
+}
+
+/// What a step does, in a few words.
+pub fn action(action: &Action) -> String {
+    match action {
+        Action::Cloud(action) => cloud(action),
+        Action::Cluster(action) => cluster(action),
+        Action::Record(change) => record(change),
+        Action::Await(fact) => format!("wait until {}", self::fact(fact)),
+    }
+}
+
+fn cloud(action: &CloudAction) -> String {
+    match action {
+        CloudAction::Launch(request) => {
+            let from = match (request.market, &request.reservation) {
+                (Market::Reserved | Market::Block, Some(id)) => format!("in {id}"),
+                (market, _) => market_name(market).into(),
+            };
+            format!("launch {} ({}, {}, {from})", request.slot, request.instance_type, request.zone)
+        }
+        CloudAction::Terminate { slot, instance } => format!("terminate {slot} ({instance})"),
+        CloudAction::Reboot { slot, instance } => format!("reboot {slot} ({instance})"),
+        CloudAction::Reserve(request) => format!(
+            "reserve {} × {} in {} for {}",
+            request.nodes, request.instance_type, request.zone, request.reservation
+        ),
+        CloudAction::Modify { reservation, nodes, .. } => format!("resize reservation {reservation} to {nodes}"),
+        CloudAction::Cancel { reservation, id } => format!("cancel reservation {reservation} ({id})"),
+        CloudAction::Purchase(request) => {
+            format!("buy {} for {}, {}", request.offering, request.reservation, super::plan::words::money(request.fee))
+        }
+        CloudAction::EnsureTemplate(template) => format!("write launch template {}", template.name),
+        CloudAction::EnsureGroup { group } => format!("make placement group {group}"),
+    }
+}
+
+pub fn market_name(market: Market) -> &'static str {
+    match market {
+        Market::Reserved => "reserved",
+        Market::Block => "in a Capacity Block",
+        Market::OnDemand => "on demand",
+        Market::Spot => "spot",
+    }
+}
+
+fn cluster(action: &ClusterAction) -> String {
+    match action {
+        ClusterAction::Apply(object) => format!("write {}", object.key),
+        ClusterAction::Delete(key) => format!("delete {key}"),
+        ClusterAction::Disown(key) => format!("let go of {key}"),
+        ClusterAction::Dress { node, .. } => format!("label {node}"),
+        ClusterAction::Cordon { node, mark } => format!("cordon {node} ({})", clean(&mark.why)),
+        ClusterAction::Uncordon { node } => format!("uncordon {node}"),
+        ClusterAction::Ask { workload, .. } => format!("ask workload {workload} to save its work"),
+        ClusterAction::Suspend { workload, .. } => format!("suspend workload {workload}"),
+        ClusterAction::Resume { workload } => format!("resume workload {workload}"),
+        ClusterAction::Evict { pods, force } => {
+            let pods_count = count(u32::try_from(pods.len()).unwrap_or(u32::MAX), "pod");
+            let first = pods
+                .first()
+                .map_or(String::new(), |(name, _)| format!(" ({name}{})", if pods.len() > 1 { ", …" } else { "" }));
+            format!("{} {pods_count}{first}", if *force { "delete" } else { "evict" })
+        }
+        ClusterAction::Cut { node, flip, .. } => format!("cut {node}{}", if *flip { ", once more" } else { "" }),
+    }
+}
+
+fn record(change: &LedgerChange) -> String {
+    match change {
+        LedgerChange::Begin { .. } => "begin the ledger".into(),
+        LedgerChange::Trust(counts) => format!("remember {} instances and {} nodes", counts.instances, counts.nodes),
+        LedgerChange::Adopted { slot, instance, .. } => format!("take {instance} for {slot}"),
+        LedgerChange::Missing { slot, since: Some(_) } => format!("note that {slot} is missing"),
+        LedgerChange::Missing { slot, since: None } => format!("note that {slot} is back"),
+        LedgerChange::Lost { slot } => format!("note that {slot} is lost"),
+        LedgerChange::Removing { slot, .. } => format!("note that {slot} is removed"),
+        LedgerChange::Claimed { slot, node } => format!("claim {node} for {slot}"),
+        LedgerChange::Unclaimed { slot } => format!("release the node of {slot}"),
+        LedgerChange::Closed { slot } => format!("close {slot}"),
+        LedgerChange::Forgotten { pool } => format!("forget pool {pool}"),
+        LedgerChange::Renamed { from, to } => format!("rename pool {from} to {to}"),
+        LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),
+        LedgerChange::ReservationForgotten { reservation } => format!("forget reservation {reservation}"),
+        LedgerChange::ReservationRenamed { from, to } => format!("rename reservation {from} to {to}"),
+        LedgerChange::RecallOver { tide } => format!("end the recall of {tide}"),
+        _ => "remember what was done".into(),
+    }
+}
+
+fn fact(fact: &Fact) -> String {
+    match fact {
+        Fact::Gone(id) => format!("{id} is gone"),
+        Fact::Live(id) => format!("{id} is there"),
+        Fact::Free { reservation, places } => format!("{reservation} has {} free", count(*places, "place")),
+        Fact::Active(id) => format!("{id} is active"),
+        Fact::Joined { instance } => format!("{instance} has joined the cluster"),
+        Fact::Settled(node) => format!("the cordon of {node} has settled"),
+        Fact::Cordoned(node) => format!("{node} is cordoned"),
+        Fact::HoldsOnly { node, pods } => {
+            format!("{node} holds only {}", count(u32::try_from(pods.len()).unwrap_or(u32::MAX), "known pod"))
+        }
+        Fact::Empty(node) => format!("{node} is empty"),
+        Fact::LaidOut { node, .. } => format!("{node} is cut"),
+        Fact::Saved { workload, since, until } => {
+            let most = u64::try_from(until.duration_since(*since).as_secs()).unwrap_or(0);
+            format!("workload {workload} has saved its work, at most {}", length(most))
+        }
+        Fact::Released(workload) => format!("workload {workload} has let go of its nodes"),
+        Fact::Unchanged { object, .. } => format!("{object} is as it was"),
+        Fact::Admitted { node, .. } => format!("{node} is admitted"),
+        Fact::Ready(node) => format!("{node} is ready"),
+        Fact::After(at) => format!("it is {at}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Where the nodes of each pool are: every slot in exactly one state.
+
+use std::collections::BTreeMap;
+
+use super::status::{LayoutCount, PoolStatus};
+use crate::effect::marks::CORDON;
+use crate::effect::{Fact, Slot, Verdict};
+use crate::fleet::target::{PoolTarget, Purpose};
+use crate::ids::{InstanceId, NodeName, PoolName};
+use crate::observed::NodeSeen;
+use crate::plan::PlanInput;
+
+/// Nodes by the instance that they run on.
+type ByInstance<'a> = BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>;
+
+enum State {
+    Ready,
+    Draining,
+    Cordoned,
+    Launching,
+    Unready,
+    Missing,
+}
+
+pub fn pools(input: &PlanInput) -> Vec<PoolStatus> {
+    let nodes = input.observed.cluster.nodes.seen();
+    let by_instance: ByInstance<'_> =
+        nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node)))).collect();
+    input.target.pools.iter().map(|(name, target)| pool(input, name, target, &by_instance)).collect()
+}
+
+fn pool(input: &PlanInput, name: &PoolName, target: &PoolTarget, by_instance: &ByInstance<'_>) -> PoolStatus {
+    let shape = input.target.standing.pools.get(name).map(|spec| &spec.shape);
+    let spares = target.parts.iter().filter(|part| part.purpose == Purpose::Spare).map(|part| part.nodes).sum();
+    let mut status = PoolStatus {
+        pool: name.clone(),
+        instance_type: shape.map(|shape| shape.instance_type.to_string()).unwrap_or_default(),
+        gpus_per_node: shape.map_or(0, |shape| shape.gpus),
+        wanted: target.nodes,
+        ready: 0,
+        draining: 0,
+        cordoned: 0,
+        launching: 0,
+        unready: 0,
+        missing: 0,
+        surplus: 0,
+        spares,
+        layouts: BTreeMap::new(),
+    };
+    let none = Slot::default();
+    let slots = input.ledger.pools.get(name).map(|pool| &pool.slots);
+    for part in &target.parts {
+        status.layouts.entry(part.layout.clone()).or_default().wanted += part.nodes;
+        for index in part.first..part.first + part.nodes {
+            let slot = slots.and_then(|slots| slots.get(&index)).unwrap_or(&none);
+            let node = node_of(input, slot, by_instance);
+            *match state(input, slot, node.map(|(_, node)| node)) {
+                State::Ready => &mut status.ready,
+                State::Draining => &mut status.draining,
+                State::Cordoned => &mut status.cordoned,
+                State::Launching => &mut status.launching,
+                State::Unready => &mut status.unready,
+                State::Missing => &mut status.missing,
+            } += 1;
+            if let Some((node, _)) = node {
+                count_cut(input, name, node, &mut status.layouts);
+            }
+        }
+    }
+    let beyond = slots.into_iter().flatten().filter(|(index, _)| **index >= target.nodes);
+    status.surplus = beyond.filter(|(_, slot)| is_there(input, slot, by_instance)).map(|_| 1).sum();
+    status
+}
+
+fn node_of<'a>(
+    input: &'a PlanInput,
+    slot: &Slot,
+    by_instance: &ByInstance<'a>,
+) -> Option<(&'a NodeName, &'a NodeSeen)> {
+    match (&slot.node, &slot.instance) {
+        (Some(name), _) => input.observed.cluster.nodes.seen().get_key_value(name),
+        (None, Some(instance)) => by_instance.get(instance).copied(),
+        (None, None) => None,
+    }
+}
+
+fn is_there(input: &PlanInput, slot: &Slot, by_instance: &ByInstance<'_>) -> bool {
+    let instance = slot.instance.as_ref().and_then(|id| input.observed.cloud.instances.seen().get(id));
+    instance.is_some_and(|seen| seen.state.is_live()) || node_of(input, slot, by_instance).is_some()
+}
+
+fn state(input: &PlanInput, slot: &Slot, node: Option<&NodeSeen>) -> State {
+    let instance = slot.instance.as_ref().and_then(|id| input.observed.cloud.instances.seen().get(id));
+    match node {
+        Some(node) if node.annotation(CORDON).is_some() => State::Draining,
+        Some(node) if !node.ready => State::Unready,
+        Some(node) if node.unschedulable => State::Cordoned,
+        Some(_) => State::Ready,
+        None if instance.is_some_and(|seen| seen.state.serves()) => State::Launching,
+        // A fresh instance may be hidden for a while; the ledger says since when one is really missing.
+        None if slot.instance.is_some() && instance.is_none() && slot.missing_since.is_none() => State::Launching,
+        None if slot.intent.is_some() => State::Launching,
+        None => State::Missing,
+    }
+}
+
+/// Counts a node for the layout that it shows, if it shows one that the pool knows.
+fn count_cut(
+    input: &PlanInput,
+    pool: &PoolName,
+    node: &NodeName,
+    counts: &mut BTreeMap<crate::ids::LayoutName, LayoutCount>,
+) {
+    let Some(objects) = input.desired.pools.get(pool) else { return };
+    for (layout, laid_out) in &objects.layouts {
+        let fact = Fact::LaidOut { node: node.clone(), laid_out: laid_out.clone() };
+        if fact.verdict(&input.observed, input.now) == Verdict::Holds {
+            counts.entry(layout.clone()).or_default().cut += 1;
+            return;
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What each quota is promised, uses, borrows and lends, from the flavors that its admitted workloads hold.
+//!
+//! Kueue does not say who lends to whom. What is borrowed in a cohort is put down to the quotas that leave something
+//! free, in the order of their names: the sum is right, and with one lender so is the name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::status::ShareStatus;
+use crate::effect::marks::POOL;
+use crate::fleet::quota::Supply;
+use crate::fleet::target::Purpose;
+use crate::ids::{FlavorName, MigProfile, NodeName, PoolName, QuotaName};
+use crate::observed::{ObjectKind, WorkloadSeen};
+use crate::plan::PlanInput;
+
+/// The resources of NVIDIA's device plugin: whole GPUs, and slices by profile.
+const GPU: &str = "nvidia.com/gpu";
+const SLICE: &str = "nvidia.com/mig-";
+
+pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
+    let flavors = flavors(input);
+    let mut all = Vec::new();
+    for (name, target) in &input.target.quotas {
+        let Some(spec) = input.target.standing.quotas.get(name) else { continue };
+        let mine: Vec<&WorkloadSeen> = input
+            .observed
+            .cluster
+            .workloads
+            .seen()
+            .values()
+            .filter(|workload| workload.queue.as_str() == spec.cluster_queue && !workload.finished)
+            .collect();
+        let mut waiting = mine.iter().filter(|workload| workload.active && workload.reserved.is_none()).count();
+        let used = used_by_pool(&mine, &flavors);
+        let loans = target.loans.iter().map(|loan| &loan.pool);
+        let pools: BTreeSet<&PoolName> = target.shares.keys().chain(loans).chain(used.keys()).collect();
+        for pool in pools {
+            let mut loaned = Supply::default();
+            target.loans.iter().filter(|loan| loan.pool == *pool).for_each(|loan| loaned.add(&loan.supply));
+            let used = used.get(pool).cloned().unwrap_or_default();
+            let guarantee = target.shares.get(pool).map(|share| share.guarantee.clone());
+            let per_node = per_node(input, pool);
+            let mut promised = guarantee.as_ref().map(|amount| amount.supply(&per_node)).unwrap_or_default();
+            promised.add(&loaned);
+            let borrowed = beyond(&used, &promised);
+            let lent = lent_by_tide(input, name, pool);
+            let waiting = u32::try_from(std::mem::take(&mut waiting)).unwrap_or(u32::MAX);
+            let (quota, pool) = (name.clone(), pool.clone());
+            all.push(ShareStatus { quota, pool, guarantee, loaned, used, borrowed, lent, waiting });
+        }
+    }
+    put_down_borrowing(input, &mut all);
+    all
+}
+
+/// The pool of each flavor, from the labels of the nodes that it stands for.
+fn flavors(input: &PlanInput) -> BTreeMap<FlavorName, PoolName> {
+    let wanted = input.desired.objects.iter().map(|object| (&object.key, &object.body));
+    let seen = input.observed.cluster.objects.seen().iter().map(|(key, object)| (key, &object.body));
+    let of = |body: &serde_json::Value| Some(PoolName::from(body.get("spec")?.get("nodeLabels")?.get(POOL)?.as_str()?));
+    let flavors = seen.chain(wanted).filter(|(key, _)| key.kind == ObjectKind::ResourceFlavor);
+    flavors.filter_map(|(key, body)| Some((FlavorName::from(&*key.name), of(body)?))).collect()
+}
+
+fn used_by_pool(workloads: &[&WorkloadSeen], flavors: &BTreeMap<FlavorName, PoolName>) -> BTreeMap<PoolName, Supply> {
+    let mut sums: BTreeMap<PoolName, Supply> = BTreeMap::new();
+    let mut nodes: BTreeMap<PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
+    for workload in workloads.iter().filter(|workload| workload.reserved.is_some()) {
+        for (resource, flavor) in &workload.flavors {
+            let Some(pool) = flavors.get(flavor) else { continue };
+            let sum = sums.entry(pool.clone()).or_default();
+            let amount = workload.requests.get(resource).map_or(0, |amount| u32::try_from(*amount).unwrap_or(0));
+            if resource.as_str() == GPU {
+                sum.gpus = sum.gpus.saturating_add(amount);
+            } else if let Some(profile) = resource.as_str().strip_prefix(SLICE) {
+                // A resource cannot hold a plus: the plugin writes `1g.10gb.me`.
+                let profile = MigProfile::from(profile.replace(".me", "+me"));
+                let count = sum.slices.entry(profile).or_insert(0);
+                *count = count.saturating_add(amount);
+            }
+            nodes.entry(pool.clone()).or_default().extend(workload.nodes.keys());
+        }
+    }
+    for (pool, nodes) in nodes {
+        sums.entry(pool).or_default().nodes = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    }
+    sums
+}
+
+fn per_node(input: &PlanInput, pool: &PoolName) -> Supply {
+    let standing = &input.target.standing;
+    standing.pools.get(pool).map(|spec| standing.per_node(spec, &spec.layout)).unwrap_or_default()
+}
+
+/// What of one supply is not covered by another, in GPUs and slices, and in nodes where there are neither.
+fn beyond(used: &Supply, promised: &Supply) -> Supply {
+    let mut left = used.clone();
+    left.subtract(promised);
+    if used.gpus > 0 || used.slices.values().any(|count| *count > 0) {
+        left.nodes = 0;
+    }
+    left.slices.retain(|_, count| *count > 0);
+    left
+}
+
+fn lent_by_tide(input: &PlanInput, quota: &QuotaName, pool: &PoolName) -> Supply {
+    let mut nodes = 0;
+    for part in input.target.pools.get(pool).into_iter().flat_map(|pool| &pool.parts) {
+        match &part.purpose {
+            Purpose::Lent { from, .. } | Purpose::Returning { from, .. } if from == quota => nodes += part.nodes,
+            _ => {}
+        }
+    }
+    per_node(input, pool).times(nodes)
+}
+
+fn put_down_borrowing(input: &PlanInput, shares: &mut [ShareStatus]) {
+    let root = |quota: &QuotaName| {
+        let path = input.target.standing.quotas.get(quota)?.cohort.as_deref()?;
+        path.split('/').next().map(String::from)
+    };
+    let mut open: BTreeMap<(String, PoolName), Supply> = BTreeMap::new();
+    for share in shares.iter() {
+        if let Some(root) = root(&share.quota) {
+            open.entry((root, share.pool.clone())).or_default().add(&share.borrowed);
+        }
+    }
+    for share in shares {
+        let Some(left) = root(&share.quota).and_then(|root| open.get_mut(&(root, share.pool.clone()))) else {
+            continue;
+        };
+        let lend = input.target.quotas.get(&share.quota).and_then(|quota| quota.shares.get(&share.pool)?.lend.clone());
+        let (Some(guarantee), Some(lend)) = (&share.guarantee, lend) else { continue };
+        let per_node = per_node(input, &share.pool);
+        let free = beyond(&guarantee.supply(&per_node), &share.used);
+        let given = least(&least(&free, &lend.supply(&per_node)), left);
+        left.subtract(&given);
+        share.lent.add(&given);
+    }
+}
+
+fn least(one: &Supply, other: &Supply) -> Supply {
+    let of = |profile: &MigProfile| other.slices.get(profile).copied().unwrap_or(0);
+    Supply {
+        nodes: one.nodes.min(other.nodes),
+        gpus: one.gpus.min(other.gpus),
+        slices: one.slices.iter().map(|(profile, count)| (profile.clone(), (*count).min(of(profile)))).collect(),
+    }
+}

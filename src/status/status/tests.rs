@@ -1,0 +1,1 @@
+//! Where nodes are, who uses what, and what that means.
