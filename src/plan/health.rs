@@ -102,9 +102,14 @@ fn rung(
         all.filter(|one| one.rule == rule_id && now.duration_since(one.at) < WEEK)
     };
     let last: Option<&Treated> = done().max_by_key(|one| one.at);
-    let begun = last.filter(|last| last.at >= since && now.duration_since(last.at) < HEALS_WITHIN);
-    if let Some(last) = begun {
-        return Some(Sickness { remedy: last.remedy, rule: rule_id, symptom, begun: true });
+    if let Some(last) = last.filter(|last| last.at >= since) {
+        if now.duration_since(last.at) < HEALS_WITHIN {
+            return Some(Sickness { remedy: last.remedy, rule: rule_id, symptom, begun: true });
+        }
+        // Whoever returned it knows what it shows.
+        if last.remedy == Remedy::Quarantine {
+            return None;
+        }
     }
     let place = done().count().min(rule.then.len().saturating_sub(1));
     Some(Sickness { remedy: *rule.then.get(place)?, rule: rule_id, symptom, begun: false })

@@ -4,7 +4,7 @@
 //! is reached. One that will give soon (a reservation that is being made, a place that our own dying instance still
 //! holds) is waited for: a second paid node is never launched because the first is slow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::SignedDuration;
 use rust_decimal::Decimal;
@@ -34,8 +34,10 @@ pub struct Room {
     used: BTreeMap<(PoolName, u32), u32>,
     /// What on-demand and spot nodes cost an hour, with what this plan adds.
     pub hourly: Usd,
-    /// Nodes that exist, match, and belong to nobody.
-    pub claimed: BTreeSet<NodeName>,
+    /// Nodes that belong to somebody, or will.
+    claimed: BTreeSet<NodeName>,
+    /// Nodes that exist and may be claimed by these labels, best first; found when first asked for.
+    existing: BTreeMap<BTreeMap<String, String>, VecDeque<NodeName>>,
 }
 
 /// What a slot gets.
@@ -56,6 +58,7 @@ impl Room {
             used: BTreeMap::new(),
             hourly: Usd::default(),
             claimed: BTreeSet::new(),
+            existing: BTreeMap::new(),
         };
         for (pool, slot) in view.slots() {
             if let Some((_, found)) = slot.instance.filter(|(_, found)| found.state.is_live()) {
@@ -85,6 +88,16 @@ impl Room {
         let claimed = view.input.ledger.pools.values().flat_map(|pool| pool.slots.values());
         room.claimed = claimed.filter_map(|slot| slot.node.clone()).collect();
         room
+    }
+
+    /// A slot's node goes before its next one comes: what it cost and the place that it took are free for that one.
+    pub fn leaves(&mut self, view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) {
+        let Some((_, found)) = slot.instance else { return };
+        let source = source_of(view, pool, found.market, found.reservation.as_ref());
+        if let Some(used) = self.used.get_mut(&(pool.name.clone(), source)) {
+            *used = used.saturating_sub(1);
+        }
+        self.hourly.0 -= price(view, pool, found.market, &found.zone).0;
     }
 
     /// Where this slot's next node comes from. `freed` is the reservation whose place its own old instance gives back
@@ -221,25 +234,13 @@ impl Room {
     }
 
     fn existing(&mut self, view: &View<'_>, labels: &BTreeMap<String, String>) -> Result<Supply, (WaitingOn, bool)> {
-        let nodes = view.input.observed.cluster.nodes.seen();
-        let quarantined = &view.input.ledger.head.quarantined;
-        let fits = |(name, node): &(&NodeName, &crate::observed::NodeSeen)| {
-            node.ready
-                && !node.unschedulable
-                && node.labels.get(POOL).is_none_or(String::is_empty)
-                && labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-                && !self.claimed.contains(*name)
-                && !quarantined.contains_key(*name)
-        };
-        // Nodes that nobody uses come first.
-        let free = nodes.iter().filter(fits).min_by_key(|(name, _)| (!view.harm.pods_on(name).is_empty(), *name));
-        match free {
-            Some((name, _)) => {
-                self.claimed.insert(name.clone());
-                Ok(Supply::Claim(name.clone()))
+        let free = self.existing.entry(labels.clone()).or_insert_with(|| claimable(view, labels));
+        while let Some(name) = free.pop_front() {
+            if self.claimed.insert(name.clone()) {
+                return Ok(Supply::Claim(name));
             }
-            None => Err((WaitingOn::Capacity { what: "an existing node with its labels".into(), retry: None }, false)),
         }
+        Err((WaitingOn::Capacity { what: "an existing node with its labels".into(), retry: None }, false))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -271,6 +272,21 @@ impl Room {
             source,
         }
     }
+}
+
+/// Nodes with these labels that serve nobody's pool: those that nobody uses first, then by name.
+fn claimable(view: &View<'_>, labels: &BTreeMap<String, String>) -> VecDeque<NodeName> {
+    let quarantined = &view.input.ledger.head.quarantined;
+    let nodes = view.input.observed.cluster.nodes.seen().iter().filter(|(name, node)| {
+        node.ready
+            && !node.unschedulable
+            && !node.labels.contains_key(POOL)
+            && labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+            && !quarantined.contains_key(*name)
+    });
+    let mut free: Vec<(bool, &NodeName)> = nodes.map(|(name, _)| (!view.harm.pods_on(name).is_empty(), name)).collect();
+    free.sort_unstable();
+    free.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
 /// The steps of a launch: its template and group, the place, the request.

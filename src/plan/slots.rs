@@ -16,7 +16,9 @@ use super::types::*;
 use super::view::{Body, LOST_AFTER, PoolView, SlotView, View};
 use super::wish::{Wish, never_came, wish};
 use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT};
-use crate::effect::{Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated, Verb};
+use crate::effect::{
+    Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Thing, Treated, Verb,
+};
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::Remedy;
 use crate::ids::{NodeName, ReservationId, SlotId};
@@ -37,13 +39,10 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         }
         let wishes: BTreeMap<&SlotId, Wish> =
             pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(view, pool, slot)?))).collect();
-        let moving: Vec<&SlotView<'_>> =
-            pool.slots.iter().filter(|slot| wishes.get(&slot.id).is_some_and(Wish::is_rollout)).collect();
-        let settled: Vec<&SlotView<'_>> = pool
-            .slots
-            .iter()
-            .filter(|slot| slot.body == Body::Serving && !moving.iter().any(|m| m.id == slot.id))
-            .collect();
+        let moves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::is_rollout);
+        let moving: Vec<&SlotView<'_>> = pool.slots.iter().filter(moves).collect();
+        let stays = |slot: &&SlotView<'_>| slot.body == Body::Serving && !moves(slot);
+        let settled: Vec<&SlotView<'_>> = pool.slots.iter().filter(stays).collect();
         let rollout = rollout(view, pool, &moving, &settled);
         for (gang, nodes) in &rollout.wide {
             draft
@@ -310,6 +309,12 @@ fn serving(
     if let Wish::Dress { remove_starting, .. } = wish {
         return dress(view, pool, slot, node, seen, *remove_starting, wish.reason().clone(), draft);
     }
+    if let Wish::Watch { .. } = wish {
+        return;
+    }
+    if let Wish::Quarantine { reason, treated: Some(treated) } = wish {
+        return quarantine(slot, node, reason, treated, view, draft);
+    }
     if let Wish::Free = wish {
         let reason = Reason::LeftOver;
         let mut made = Steps::new(standing(&on, &reason));
@@ -382,7 +387,7 @@ fn tail(
     let on = thing(pool.name);
     let generation = slot.generation();
     match wish {
-        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } => {}
+        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } | Wish::Watch { .. } => {}
         Wish::Cut { state, .. } => {
             if let Some((_, laid_out)) = layout::wanted(view, pool, slot) {
                 layout::steps(view, made, slot, node, laid_out, *state);
@@ -391,11 +396,11 @@ fn tail(
         }
         Wish::Reboot { treated, .. } => {
             let Some((instance, _)) = slot.instance else { return };
-            treat(made, slot, treated);
             let action = CloudAction::Reboot { slot: slot.id.clone(), instance: instance.clone() };
             let requires = vec![Fact::Empty(node.clone()), Fact::Live(instance.clone())];
             made.push(step_id("reboot", &slot.id, generation), Action::Cloud(action), requires, (60, 300));
             made.with(Effects::one(Verb::Reboot, on, Amount::count(1)));
+            treat(made, slot, treated);
             let ready = Action::Await(Fact::Ready(node.clone()));
             made.push(step_id("back", &slot.id, generation), ready, vec![], (60, 600));
             uncordon(made, node, slot);
@@ -429,12 +434,37 @@ fn tail(
             if is_held {
                 return;
             }
-            let supply = shared.room.supply(view, pool, slot, freed.as_ref(), true);
+            // A sick node is a dead one; whoever moves by choice stays within the limits.
+            let is_sick = matches!(wish.reason(), Reason::Sick { .. });
+            shared.room.leaves(view, pool, slot);
+            let supply = shared.room.supply(view, pool, slot, freed.as_ref(), is_sick);
             if let Supply::Launch { request, usd_hour, wait_for_place } = supply {
                 launch::steps(view, pool, made, &request, usd_hour, wait_for_place.as_ref());
             }
         }
     }
+}
+
+/// Remembers that a node is out of service until a person returns it; the next plan empties it.
+fn quarantine(
+    slot: &SlotView<'_>,
+    node: &NodeName,
+    reason: &Reason,
+    treated: &Treated,
+    view: &View<'_>,
+    draft: &mut Draft,
+) {
+    let on = pool_of(&slot.id);
+    let symptom = match reason {
+        Reason::Sick { symptom, .. } => symptom.clone(),
+        _ => String::new(),
+    };
+    let quarantine = Quarantine { by: "its health policy".into(), at: view.now, reason: symptom };
+    let mut made = Steps::new(standing(&on, reason));
+    treat(&mut made, slot, treated);
+    let change = LedgerChange::Quarantine { node: node.clone(), quarantine };
+    made.push(step_id("quarantine", node, slot.generation()), Action::Record(change), vec![], (1, 2));
+    push(draft, &on, vec![node.clone()], format!("take {node} out of service"), reason.clone(), false, made.steps);
 }
 
 fn treat(made: &mut Steps, slot: &SlotView<'_>, treated: &Treated) {

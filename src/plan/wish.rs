@@ -33,7 +33,13 @@ pub enum Wish {
         reason: Reason,
         treated: Treated,
     },
+    /// With a treatment: it is to be remembered first.
     Quarantine {
+        reason: Reason,
+        treated: Option<Treated>,
+    },
+    /// Treated, and kept out of service until it shows nothing any more.
+    Watch {
         reason: Reason,
     },
     Cut {
@@ -81,7 +87,8 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         return Some(Wish::Replace { reason: ending.reason, pressure, treated: None, rollout: false });
     }
     if let Some(quarantine) = view.input.ledger.head.quarantined.get(name) {
-        return Some(Wish::Quarantine { reason: Reason::Quarantined { by: quarantine.by.clone() } });
+        let reason = Reason::Quarantined { by: quarantine.by.clone() };
+        return Some(Wish::Quarantine { reason, treated: None });
     }
     if never_came(view, slot) {
         let reason = Reason::Sick { remedy: Remedy::Replace, symptom: "it did not become ready".into() };
@@ -141,11 +148,15 @@ fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
     let done = treated(view, remedy, rule);
     match remedy {
         Remedy::Report => None,
-        // Booted, and watched: our mark goes once nothing is wrong any more.
-        Remedy::Reboot if begun => None,
+        Remedy::Reboot if begun => slot.mark.is_some().then_some(Wish::Watch { reason }),
         Remedy::Reboot => Some(Wish::Reboot { reason, treated: done }),
-        Remedy::Quarantine => Some(Wish::Quarantine { reason }),
-        Remedy::Replace if slot.is_existing() => Some(Wish::Quarantine { reason }),
+        // Returned by a person within the time that a remedy is given: so it is well.
+        Remedy::Quarantine if begun => None,
+        Remedy::Quarantine => Some(Wish::Quarantine { reason, treated: Some(done) }),
+        Remedy::Replace if slot.is_existing() => {
+            let treated = Some(Treated { remedy: Remedy::Quarantine, ..done });
+            Some(Wish::Quarantine { reason, treated })
+        }
         Remedy::Replace => {
             let treated = (!begun).then_some(done);
             Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false })
@@ -182,7 +193,9 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
             return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
         }
         CutState::Reboot | CutState::Replace => {
-            return Some(Wish::Quarantine { reason: Reason::Sick { remedy: Remedy::Quarantine, symptom: symptom() } });
+            let reason = Reason::Sick { remedy: Remedy::Quarantine, symptom: symptom() };
+            let treated = Some(treated(view, Remedy::Quarantine, layout::CUT_RULE));
+            return Some(Wish::Quarantine { reason, treated });
         }
         _ => {}
     }
@@ -227,7 +240,7 @@ impl Wish {
             Self::Remove { .. } => "remove",
             Self::Replace { .. } => "replace",
             Self::Reboot { .. } => "reboot",
-            Self::Quarantine { .. } => "quarantine",
+            Self::Quarantine { .. } | Self::Watch { .. } => "quarantine",
             Self::Cut { .. } => "cut",
             Self::Dress { .. } | Self::Free => "keep",
         }
@@ -238,7 +251,8 @@ impl Wish {
             Self::Remove { reason, .. }
             | Self::Replace { reason, .. }
             | Self::Reboot { reason, .. }
-            | Self::Quarantine { reason }
+            | Self::Quarantine { reason, .. }
+            | Self::Watch { reason }
             | Self::Cut { reason, .. }
             | Self::Dress { reason, .. } => reason,
             Self::Free => &Reason::LeftOver,
@@ -268,7 +282,9 @@ impl Wish {
             Self::Remove { .. } | Self::Replace { .. } => Verb::Terminate,
             Self::Reboot { .. } => Verb::Reboot,
             Self::Cut { .. } => Verb::Cut,
-            Self::Quarantine { .. } | Self::Dress { .. } | Self::Free => return Effects::default(),
+            Self::Quarantine { .. } | Self::Watch { .. } | Self::Dress { .. } | Self::Free => {
+                return Effects::default();
+            }
         };
         Effects::one(verb, on.clone(), Amount::count(1))
     }
@@ -278,7 +294,7 @@ impl Wish {
             Self::Remove { .. } => format!("remove {node} from {slot}"),
             Self::Replace { .. } => format!("replace {node} in {slot}"),
             Self::Reboot { .. } => format!("boot {node} in {slot} again"),
-            Self::Quarantine { .. } => format!("take {node} of {slot} out of service"),
+            Self::Quarantine { .. } | Self::Watch { .. } => format!("take {node} of {slot} out of service"),
             Self::Cut { reason: Reason::Layout { to, .. }, .. } => format!("cut {node} in {slot} as {to}"),
             Self::Cut { .. } => format!("cut {node} in {slot} anew"),
             Self::Dress { .. } => format!("label {node} as {slot}"),
