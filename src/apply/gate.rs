@@ -221,7 +221,6 @@ fn only_notes(action: &Action) -> bool {
     matches!(
         change,
         LedgerChange::Begin { .. }
-            | LedgerChange::Trust(_)
             | LedgerChange::Launched { .. }
             | LedgerChange::LaunchRefused { .. }
             | LedgerChange::Adopted { .. }
@@ -231,7 +230,9 @@ fn only_notes(action: &Action) -> bool {
             | LedgerChange::ReserveRefused { .. }
             | LedgerChange::Purchased { .. }
             | LedgerChange::PurchaseRefused { .. }
-            | LedgerChange::RecallOver { .. }
+            | LedgerChange::Lending { .. }
+            | LedgerChange::Closed { .. }
+            | LedgerChange::Forgotten { .. }
     )
 }
 

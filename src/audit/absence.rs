@@ -1,15 +1,20 @@
 //! What was not read, what shrank, and what the documents no longer name: none of it is destroyed.
 
+use jiff::SignedDuration;
+
 use super::Found;
 use super::case::Case;
 use crate::effect::{Action, CloudAction, ClusterAction};
 use crate::ids::{PoolName, StepId};
-use crate::observed::{Gap, InstanceState};
+use crate::observed::Gap;
 use crate::plan::Reason;
 
 const WHOLE: &str = "nothing is destroyed after a read that was not whole";
 const SHRUNK: &str = "nothing is destroyed after a snapshot that shrank implausibly";
 const FORGOTTEN: &str = "what is forgotten stays as it is";
+
+/// How long EC2 may take to list what it launched.
+const LISTED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// Each destructive step needs the parts of the snapshot that it was concluded from.
 pub fn read_whole(case: &Case<'_>, found: &mut Found) {
@@ -33,7 +38,7 @@ pub fn read_whole(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-/// Against the counts that were last believed. A listed instance that is terminated is no absence, and explains a node
+/// Against what the ledger knows of. A listed instance that is terminated is no absence, and explains a node
 /// that went with it. Work whose time is set from outside, or by the tide, goes on being asked to leave.
 pub fn not_shrunk(case: &Case<'_>, found: &mut Found) {
     let Some(what) = shrunk(case) else { return };
@@ -53,21 +58,30 @@ pub fn not_shrunk(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-/// Says what shrank, if something did by more than the limit.
+/// Says what shrank, if more is missing than the limit allows of what the ledger knows of. One that is listed as
+/// terminated is not missing, and one that was launched a moment ago may not be listed yet.
 pub fn shrunk(case: &Case<'_>) -> Option<String> {
-    let trusted = case.input.ledger.head.trusted?;
-    let percent = u64::from(case.standing().limits.observation_shrink_percent);
+    let percent = case.standing().limits.observation_shrink_percent;
     let instances = case.seen().cloud.instances.seen();
-    let ended = instances.values().filter(|seen| seen.state == InstanceState::Terminated).count();
-    let nodes = case.seen().cluster.nodes.seen().len() + ended;
-    let lost = |trusted: u32, seen: usize| {
-        let lost = u64::from(trusted).saturating_sub(u64::try_from(seen).unwrap_or(u64::MAX));
-        lost * 100 > percent * u64::from(trusted)
-    };
-    if lost(trusted.instances, instances.len()) {
-        Some(format!("{} instances were believed, and {} are listed", trusted.instances, instances.len()))
-    } else if lost(trusted.nodes, nodes) {
-        Some(format!("{} nodes were believed, and {nodes} are there or known to have ended", trusted.nodes))
+    let nodes = case.seen().cluster.nodes.seen();
+    let (mut known, mut missing, mut claimed, mut gone) = (0usize, 0usize, 0usize, 0usize);
+    for slot in case.input.ledger.pools.values().flat_map(|pool| pool.slots.values()) {
+        let is_old = slot.launched.is_none_or(|at| case.input.now.duration_since(at) > LISTED_WITHIN);
+        if let Some(id) = slot.instance.as_ref().filter(|_| is_old) {
+            known += 1;
+            missing += usize::from(!instances.contains_key(id));
+        }
+        if let Some(name) = &slot.node {
+            claimed += 1;
+            gone += usize::from(!nodes.contains_key(name));
+        }
+    }
+    // One alone proves nothing, whatever share it is.
+    let too_many = |missing: usize, known: usize| missing > 1 && missing * 100 > known * usize::from(percent);
+    if too_many(missing, known) {
+        Some(format!("{missing} of {known} instances that the ledger knows are not listed"))
+    } else if too_many(gone, claimed) {
+        Some(format!("{gone} of {claimed} nodes that were claimed are not there"))
     } else {
         None
     }

@@ -1,14 +1,10 @@
 //! What a plan writes into the ledger is true: forgetting a live instance would make an orphan, and a false trust would
 //! let the next plan destroy.
 
-use std::collections::BTreeSet;
-
 use super::Found;
-use super::absence::shrunk;
 use super::case::Case;
 use super::slots::is_gone;
-use crate::effect::{Action, Counts, LedgerChange};
-use crate::fleet::config::Cloud;
+use crate::effect::{Action, LedgerChange};
 use crate::ids::{InstanceId, SlotId};
 use crate::plan::Step;
 
@@ -27,7 +23,10 @@ pub fn records_are_true(case: &Case<'_>, found: &mut Found) {
 fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String> {
     match change {
         LedgerChange::Begin { fleet } => require(fleet == case.fleet(), || "the fleet is another one".into()),
-        LedgerChange::Trust(counts) => trust(case, counts),
+        LedgerChange::Recall { tide, .. } => {
+            let guarded = case.standing().tides.get(tide).is_some_and(|tide| tide.guard.is_some());
+            require(guarded, || format!("{tide} has no guard: only a person turns it"))
+        }
         LedgerChange::Launched { slot, instance, .. } => {
             let intent = case.ledger_slot(slot).and_then(|slot| slot.intent.as_ref());
             let token = case.instance(instance).and_then(|seen| seen.token.as_ref());
@@ -68,8 +67,7 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
         | LedgerChange::Open { .. }
         | LedgerChange::Spend { .. }
         | LedgerChange::Freeze(_)
-        | LedgerChange::Thaw(_)
-        | LedgerChange::Recall { .. } => Err("this is for `apply` or a person to write, not for a plan".into()),
+        | LedgerChange::Thaw(_) => Err("this is for `apply` or a person to write, not for a plan".into()),
         _ => Ok(()),
     }
 }
@@ -88,34 +86,4 @@ fn free(case: &Case<'_>, at: usize, slot: &SlotId, but: Option<&InstanceId>) -> 
     let open = remembered.intent.as_ref().filter(|intent| Some(&intent.request.token) != answered);
     let closes = matches!(&case.steps[at], Step { action: Action::Record(LedgerChange::Closed { .. }), .. });
     require(open.is_none() || (!closes && but.is_none()), || format!("{slot} has a request that nobody answered"))
-}
-
-/// Only a whole snapshot is believed, no more than was seen, and one that shrank only when nothing that we remember is
-/// missing from it any more.
-fn trust(case: &Case<'_>, counts: &Counts) -> Result<(), String> {
-    let seen = case.seen();
-    let has_cloud = !matches!(case.standing().cloud, Cloud::None(_));
-    if (has_cloud && seen.cloud.instances.gap().is_some()) || seen.cluster.nodes.gap().is_some() {
-        return Err("the snapshot is not whole".into());
-    }
-    let (instances, nodes) = (seen.cloud.instances.seen(), seen.cluster.nodes.seen());
-    let at_most = |count: u32, seen: usize| usize::try_from(count).is_ok_and(|count| count <= seen);
-    require(at_most(counts.instances, instances.len()) && at_most(counts.nodes, nodes.len()), || {
-        "it is more than was seen".into()
-    })?;
-    let Some(what) = shrunk(case) else { return Ok(()) };
-    let lost: BTreeSet<&SlotId> = case
-        .each()
-        .filter_map(|(_, step)| match &step.action {
-            Action::Record(LedgerChange::Lost { slot }) => Some(slot),
-            _ => None,
-        })
-        .collect();
-    let missing = case.input.ledger.pools.iter().any(|(pool, remembered)| {
-        let unseen = |id: &InstanceId| !instances.contains_key(id);
-        remembered.slots.iter().any(|(index, slot)| {
-            slot.instance.as_ref().is_some_and(unseen) && !lost.contains(&SlotId::new(pool, *index))
-        })
-    });
-    require(!missing, || format!("{what}, and some of them may be back"))
 }

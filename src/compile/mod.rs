@@ -1,1 +1,71 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
+//!
+//! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
+//! [`cohorts`] and [`flavors`], priority classes and admission policies in [`tiers`], the files of mig-manager and the
+//! device plugin in [`gpus`], a second scheduler's in [`scheduler`], what a node is launched with in [`nodes`]. Bodies
+//! are as the API server gives them back, quantities in their canonical form, so that they can be compared.
+//!
+//! Only what is written into an object follows the hour. Which objects there are, who stands below whom, and which
+//! resources a queue covers come from what the documents say for all hours: Kueue forgets what runs when a queue drops
+//! a flavor or a resource, and books it twice when a queue moves to another cohort.
+//!
+//! Not here: whether an object may be changed now, and in which order (`plan`); what Kueue will do with it (`queue`).
+
+pub mod cohorts;
+pub mod flavors;
+pub mod gpus;
+pub mod holds;
+pub mod nodes;
+pub mod quantity;
+pub mod queues;
+pub mod scheduler;
+pub mod tiers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::effect::{Desired, Object};
+use crate::fleet::Target;
+use crate::observed::{ObjectKey, ObjectKind};
+
+/// Where mig-manager and the device plugin look for their files.
+pub const GPU_OPERATOR: &str = "gpu-operator";
+/// Where our own things live.
+pub const OUR_NAMESPACE: &str = "tidewright-system";
+
+/// Everything that is wanted at the target's instant. Who is named comes before who names it.
+pub fn compile(target: &Target) -> Desired {
+    let mut objects = tiers::classes(target);
+    objects.extend(gpus::config_maps(target));
+    objects.extend(scheduler::config_map(target));
+    objects.extend(flavors::objects(target));
+    objects.extend(cohorts::objects(target));
+    objects.extend(queues::objects(target));
+    objects.extend(tiers::policies(target));
+    objects.splice(0..0, namespaces(&objects));
+    let wanted: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
+    let retired = retired(target).into_iter().filter(|key| !wanted.contains(key)).collect();
+    let pools = target.standing.pools.iter();
+    let pools = pools.map(|(name, pool)| (name.clone(), nodes::pool_objects(&target.standing, name, pool)));
+    Desired { retired, pools: pools.collect(), objects }
+}
+
+/// A namespace belongs to its team or its operator, and usually exists. But an object cannot be written into one that
+/// does not, and people expect a queue that they named to be there after the first apply. So every namespace is asked
+/// for with an empty body: it is made where it is missing, nothing in it is ours, and it is never retired.
+fn namespaces(objects: &[Object]) -> Vec<Object> {
+    let names: BTreeSet<_> = objects.iter().filter_map(|object| object.key.namespace.as_deref()).collect();
+    names.into_iter().map(|name| Object::new(ObjectKey::cluster(ObjectKind::Namespace, name), json!({}))).collect()
+}
+
+/// What belongs to quotas that are retired, in the order in which it can be deleted.
+fn retired(target: &Target) -> Vec<ObjectKey> {
+    let gone: Vec<_> = target.standing.quotas.iter().filter(|(_, quota)| quota.retire).collect();
+    let mut keys: Vec<ObjectKey> = gone.iter().flat_map(|(name, _)| tiers::policy_keys(name)).collect();
+    keys.extend(gone.iter().flat_map(|(_, quota)| queues::keys(quota)));
+    keys.extend(cohorts::left_by(gone.into_iter().map(|(_, quota)| quota)));
+    keys
+}

@@ -1,0 +1,85 @@
+//! Topologies and ResourceFlavors: every pool is one flavor, placed by its fabric.
+
+use serde_json::{Value, json};
+
+use crate::effect::marks::POOL;
+use crate::effect::{Object, digest_of};
+use crate::fleet::Target;
+use crate::fleet::launch::Taint;
+use crate::fleet::pool::Source;
+use crate::fleet::standing::{PoolSpec, Standing};
+use crate::observed::{ObjectKey, ObjectKind};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Kueue takes no more tolerations in a flavor.
+const MOST_TOLERATIONS: usize = 8;
+
+/// Families that EC2 labels with their place in the network. A node without a level's label is not seen by Kueue at
+/// all, so other types are placed by their host alone.
+const LABELLED: [&str; 14] = [
+    "p3dn",
+    "p4d",
+    "p4de",
+    "p5",
+    "p5e",
+    "p5en",
+    "p6-b200",
+    "p6-b300",
+    "p6e-gb200",
+    "g6e",
+    "g7e",
+    "trn1",
+    "trn1n",
+    "trn2",
+];
+
+/// Topologies first, then the flavors that name them.
+pub fn objects(target: &Target) -> Vec<Object> {
+    let standing = &target.standing;
+    let mut topologies: Vec<Object> = Vec::new();
+    let mut flavors = Vec::new();
+    for (name, pool) in &standing.pools {
+        let topology = topology(standing, &levels(standing, pool));
+        let tolerations: Vec<Value> = pool.taints.iter().take(MOST_TOLERATIONS).map(toleration).collect();
+        let mut spec = json!({"nodeLabels": {POOL: name.as_str()}, "topologyName": &*topology.key.name});
+        if !tolerations.is_empty() {
+            spec["tolerations"] = tolerations.into();
+        }
+        flavors.push(Object::new(ObjectKey::cluster(ObjectKind::ResourceFlavor, name.as_str()), json!({"spec": spec})));
+        if !topologies.contains(&topology) {
+            topologies.push(topology);
+        }
+    }
+    topologies.sort_by(|one, other| one.key.cmp(&other.key));
+    topologies.into_iter().chain(flavors).collect()
+}
+
+/// Label keys from the top of the fabric down to the host.
+fn levels<'a>(standing: &'a Standing, pool: &PoolSpec) -> Vec<&'a str> {
+    let exists = pool.capacity.iter().all(|source| matches!(source, Source::Existing { .. }));
+    let family = pool.shape.instance_type.as_str().split('.').next().unwrap_or_default();
+    let is_labelled = pool.shape.gpus > 0 && (exists || LABELLED.contains(&family) || family.starts_with("hpc"));
+    let labels = standing.levels.iter().filter_map(|level| level.node_label.as_deref());
+    let mut levels: Vec<&str> = labels.filter(|label| is_labelled && *label != HOSTNAME).collect();
+    levels.push(HOSTNAME);
+    levels
+}
+
+/// Levels cannot be changed, so other levels are another Topology: its name holds what is in it.
+fn topology(standing: &Standing, levels: &[&str]) -> Object {
+    let name = match levels {
+        [_] => "tidewright-host".into(),
+        _ => format!("tidewright-{}-{:.8}", standing.fleet, digest_of(&levels)),
+    };
+    let levels: Vec<Value> = levels.iter().map(|label| json!({"nodeLabel": label})).collect();
+    Object::new(ObjectKey::cluster(ObjectKind::Topology, &name), json!({"spec": {"levels": levels}}))
+}
+
+/// Only what the pool's document says. Our own drain taint is tolerated by nobody.
+fn toleration(taint: &Taint) -> Value {
+    let Taint { key, value, effect } = taint;
+    match value {
+        Some(value) => json!({"key": key, "operator": "Equal", "value": value, "effect": effect}),
+        None => json!({"key": key, "operator": "Exists", "effect": effect}),
+    }
+}

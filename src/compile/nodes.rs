@@ -1,0 +1,59 @@
+//! What a pool's nodes are launched with, and what they carry.
+
+use serde_json::json;
+
+use super::gpus;
+use crate::effect::marks::POOL;
+use crate::effect::{PoolObjects, Template, canonical, digest_of};
+use crate::fleet::config::Cloud;
+use crate::fleet::pool::Source;
+use crate::fleet::standing::{PoolSpec, Standing};
+use crate::ids::{Digest, GroupName, PoolName};
+
+pub fn pool_objects(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> PoolObjects {
+    let own = format!("tidewright-{}-{name}", standing.fleet);
+    let mut labels = pool.labels.clone();
+    labels.insert(POOL.into(), name.to_string());
+    let template = Template {
+        name: own.as_str().into(),
+        instance_type: pool.shape.instance_type.clone(),
+        launch: pool.launch.clone(),
+        labels: labels.clone(),
+        taints: pool.taints.clone(),
+        digest: template_digest(pool),
+    };
+    let (group, group_is_ours) = group(standing, pool, &own);
+    let layouts = gpus::laid_out(standing, name, pool);
+    PoolObjects { template, group, group_is_ours, labels, taints: pool.taints.clone(), layouts }
+}
+
+/// Of what a running node cannot change. Labels and taints are changed on the node; another subnet is only for the
+/// next one.
+fn template_digest(pool: &PoolSpec) -> Digest {
+    let launch = pool.launch.as_ref().map(|launch| {
+        json!({
+            "image": launch.image,
+            "bootstrap": launch.bootstrap,
+            "role": launch.role,
+            "efa": launch.efa,
+            "volumes": launch.volumes,
+            "securityGroups": launch.security_groups,
+        })
+    });
+    digest_of(&canonical(&json!({"instanceType": pool.shape.instance_type, "launch": launch})))
+}
+
+/// The placement group, and whether we make it.
+fn group(standing: &Standing, pool: &PoolSpec, own: &str) -> (Option<GroupName>, bool) {
+    let launches = pool.capacity.iter().any(|source| !matches!(source, Source::Existing { .. }));
+    if !launches || matches!(standing.cloud, Cloud::None(_)) {
+        return (None, false);
+    }
+    match pool.launch.as_ref().map_or("auto", |launch| launch.placement_group.as_str()) {
+        // A cluster group is in one zone; nodes of a second one could not be launched into it.
+        "auto" if standing.zones(pool).len() > 1 => (None, false),
+        "auto" => (Some(own.into()), true),
+        "none" => (None, false),
+        named => (Some(named.into()), false),
+    }
+}

@@ -1,0 +1,124 @@
+//! Tiers become priority classes of Kubernetes and of Kueue, and a policy for each quota says who may ask for which.
+
+use serde_json::{Value, json};
+
+use crate::effect::Object;
+use crate::fleet::Target;
+use crate::fleet::standing::QuotaSpec;
+use crate::fleet::tier::Preempts;
+use crate::ids::{QuotaName, TierName};
+use crate::observed::{ObjectKey, ObjectKind};
+
+const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
+const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// The kinds whose label Kueue reads, and on which operations. The label can be changed on what runs, but not on a pod.
+const JOBS: [(&str, &[&str]); 9] = [
+    ("batch", &["jobs"]),
+    ("jobset.x-k8s.io", &["jobsets"]),
+    ("leaderworkerset.x-k8s.io", &["leaderworkersets"]),
+    ("ray.io", &["rayjobs", "rayclusters", "rayservices"]),
+    ("kubeflow.org", &["pytorchjobs", "tfjobs", "xgboostjobs", "paddlejobs", "jaxjobs", "mpijobs"]),
+    ("trainer.kubeflow.org", &["trainjobs"]),
+    ("sparkoperator.k8s.io", &["sparkapplications"]),
+    ("workload.codeflare.dev", &["appwrappers"]),
+    ("apps", &["deployments", "statefulsets"]),
+];
+
+/// A PriorityClass and a WorkloadPriorityClass for each tier, under its name.
+pub fn classes(target: &Target) -> Vec<Object> {
+    let tiers = target.standing.tiers.iter();
+    let classes = tiers.flat_map(|(name, tier)| {
+        let preempts = match tier.preempts {
+            Preempts::Never => "Never",
+            Preempts::LowerTiers => "PreemptLowerPriority",
+        };
+        let description = format!("The tier {name} of the fleet {}", target.standing.fleet);
+        let pods = json!({
+            "value": tier.rank, "globalDefault": false, "preemptionPolicy": preempts, "description": description
+        });
+        let workloads = json!({"value": tier.rank, "description": description});
+        let class = |kind, body| Object::new(ObjectKey::cluster(kind, name.as_str()), body);
+        [class(ObjectKind::PriorityClass, pods), class(ObjectKind::WorkloadPriorityClass, workloads)]
+    });
+    classes.collect()
+}
+
+/// Each quota's policy, which says what is allowed, and its binding, which says where.
+pub fn policies(target: &Target) -> Vec<Object> {
+    let standing = &target.standing;
+    let mut objects = Vec::new();
+    for (name, quota) in standing.quotas.iter().filter(|(_, quota)| !quota.retire) {
+        let others: Vec<&TierName> = standing.tiers.keys().filter(|tier| !quota.tiers.contains(tier)).collect();
+        let [binding_key, policy_key] = policy_keys(name);
+        let binding = json!({
+            "policyName": &*policy_key.name,
+            "validationActions": ["Deny"],
+            "matchResources": {"namespaceSelector": namespace_selector(quota)},
+        });
+        let policy = json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": resource_rules()},
+            "validations": validations(name, quota, &others),
+        });
+        objects.push(Object::new(policy_key, json!({"spec": policy})));
+        objects.push(Object::new(binding_key, json!({"spec": binding})));
+    }
+    // Policies before bindings.
+    objects.sort_by_key(|object| object.key.kind);
+    objects
+}
+
+/// The binding and the policy of a quota: what is deleted first comes first.
+pub fn policy_keys(quota: &QuotaName) -> [ObjectKey; 2] {
+    let name = format!("tidewright-tiers-{quota}");
+    [ObjectKind::ValidatingAdmissionPolicyBinding, ObjectKind::ValidatingAdmissionPolicy]
+        .map(|kind| ObjectKey::cluster(kind, &name))
+}
+
+/// A quota's namespaces, by the label that every namespace has.
+pub fn namespace_selector(quota: &QuotaSpec) -> Value {
+    let names: Vec<&str> = quota.namespaces.iter().map(|(namespace, _)| namespace.as_str()).collect();
+    json!({"matchExpressions": [{"key": NAMESPACE_LABEL, "operator": "In", "values": names}]})
+}
+
+fn resource_rules() -> Vec<Value> {
+    let jobs = JOBS.iter().map(|(group, kinds)| {
+        json!({"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": kinds})
+    });
+    let pods = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
+    jobs.chain([pods]).collect()
+}
+
+/// Kueue takes a job's priority from its label, and where there is none from the PriorityClass of its pods. So neither
+/// may name a tier that is not the quota's. No label at all is allowed, and so are classes that are no tiers.
+fn validations(name: &QuotaName, quota: &QuotaSpec, others: &[&TierName]) -> Vec<Value> {
+    let own = list(quota.tiers.iter());
+    let label = format!(
+        "!has(object.metadata.labels) || !('{PRIORITY_LABEL}' in object.metadata.labels) || \
+         object.metadata.labels['{PRIORITY_LABEL}'] in {own}"
+    );
+    let message = format!("the quota {name} allows the tiers {}", words(quota));
+    let rule = |expression: String| json!({"expression": expression, "message": message, "reason": "Forbidden"});
+    let mut rules = vec![rule(label)];
+    if !others.is_empty() {
+        let others = list(others.iter().copied());
+        rules.push(rule(format!(
+            "!has(object.spec.template) || !has(object.spec.template.spec) || \
+             !has(object.spec.template.spec.priorityClassName) || \
+             !(object.spec.template.spec.priorityClassName in {others})"
+        )));
+        rules
+            .push(rule(format!("!has(object.spec.priorityClassName) || !(object.spec.priorityClassName in {others})")));
+    }
+    rules
+}
+
+fn list<'a>(tiers: impl Iterator<Item = &'a TierName>) -> String {
+    let quoted: Vec<String> = tiers.map(|tier| format!("'{tier}'")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn words(quota: &QuotaSpec) -> String {
+    quota.tiers.iter().map(TierName::as_str).collect::<Vec<_>>().join(", ")
+}
