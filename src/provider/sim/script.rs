@@ -75,6 +75,11 @@ impl Sim {
         })
     }
 
+    /// Whatever users, hardware or other tools do in the cluster.
+    pub fn in_cluster<T>(&self, happens: impl FnOnce(&mut super::ClusterState, Timestamp) -> T) -> T {
+        self.change(|state| happens(&mut state.cluster, state.now))
+    }
+
     /// Somebody else was faster.
     pub fn withdraw_offer(&self, offering: &OfferingId) {
         self.change(|state| state.cloud.withdraw(offering));

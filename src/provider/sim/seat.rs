@@ -211,6 +211,9 @@ impl Caller<'_> {
                 CloudAction::Launch(_) => self.sim.faults.borrow_mut().on_launch(),
                 _ => Default::default(),
             };
+            if let CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. } = action {
+                state.cluster.judge_removal(state.now, instance, Deed::Cloud(action).verb());
+            }
             let circumstances = Circumstances { fleet: fleet.as_ref(), lag, stillborn };
             let performed = state.cloud.perform(state.now, action, circumstances)?;
             Ok((performed.done, performed.changed))
