@@ -6,15 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::join3;
+use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::compile;
 use crate::effect::{Ledger, Thing};
-use crate::fleet::{Fleet, Recalls, Target};
+use crate::fleet::{Fleet, Recalls};
 use crate::ids::{FleetUid, TideName};
 use crate::observed::{Observed, Sample};
 use crate::plan::PlanInput;
+use crate::plan::tide::guard_says;
 use crate::provider::{Meter, ProviderError, World};
 
 /// What a person may ask for beside the fleet itself.
@@ -41,12 +42,13 @@ pub async fn input(
 ) -> Result<PlanInput, ProviderError> {
     let (ledger, _) = world.cluster.ledger().await?;
     let now = options.at.unwrap_or_else(|| world.clock.now());
-    let recalls = recalls(&ledger);
+    let guards = guards(fleet, world.meter).await;
+    let mut recalls = recalls(&ledger);
+    let closed = closed(fleet, &ledger, &guards, now, &mut recalls);
     let target = fleet.target_with(now, &recalls);
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = fleet.transitions_with(now, tomorrow, &recalls);
-    let (cloud, cluster, guards) =
-        join3(world.cloud.observe(&target), world.cluster.observe(&target), guards(&target, world.meter)).await;
+    let (cloud, cluster) = join(world.cloud.observe(&target), world.cluster.observe(&target)).await;
     Ok(PlanInput {
         fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
         now,
@@ -55,6 +57,7 @@ pub async fn input(
         target,
         observed: Observed { cloud, cluster, guards },
         ledger,
+        closed,
         revision: options.revision.clone(),
         only: options.only.clone(),
     })
@@ -65,9 +68,31 @@ pub fn recalls(ledger: &Ledger) -> Recalls {
     ledger.head.recalled.iter().map(|(tide, recall)| (tide.clone(), recall.at)).collect()
 }
 
-async fn guards(target: &Target, meter: &dyn Meter) -> BTreeMap<TideName, Option<Sample>> {
+/// Tides that are low by the clock, have lent nothing, and may not begin: for those the tide stays high. One that lends
+/// already is turned by the plan, which remembers it.
+fn closed(
+    fleet: &Fleet,
+    ledger: &Ledger,
+    guards: &BTreeMap<TideName, Option<Sample>>,
+    now: Timestamp,
+    recalls: &mut Recalls,
+) -> BTreeMap<TideName, String> {
+    let mut closed = BTreeMap::new();
+    for (name, tide) in &fleet.tides {
+        let Some(guard) = tide.guard.as_ref().filter(|_| !ledger.head.lending.contains_key(name)) else { continue };
+        let Some((start, _)) = tide.calendar(now, now).low_at(now) else { continue };
+        if let Err(why) = guard_says(guard, guards.get(name).and_then(Option::as_ref), now) {
+            // Turned as it began, it lends nothing at all.
+            recalls.insert(name.clone(), start);
+            closed.insert(name.clone(), why);
+        }
+    }
+    closed
+}
+
+async fn guards(fleet: &Fleet, meter: &dyn Meter) -> BTreeMap<TideName, Option<Sample>> {
     let mut samples = BTreeMap::new();
-    for (name, tide) in &target.standing.tides {
+    for (name, tide) in &fleet.tides {
         if let Some(guard) = &tide.guard {
             samples.insert(name.clone(), meter.sample(&guard.prometheus).await);
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::disallowed_types, clippy::unwrap_used)]
 
 mod cli;
+mod converge;
 mod examples;
 mod fleets;
 mod fuzz_corpus;

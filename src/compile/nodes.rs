@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::gpus;
-use crate::effect::marks::POOL;
+use crate::effect::marks::{POOL, starting_taint};
 use crate::effect::{PoolObjects, Template, canonical, digest_of};
 use crate::fleet::config::Cloud;
 use crate::fleet::pool::Source;
@@ -19,7 +19,7 @@ pub fn pool_objects(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> Po
         instance_type: pool.shape.instance_type.clone(),
         launch: pool.launch.clone(),
         labels: labels.clone(),
-        taints: pool.taints.clone(),
+        taints: pool.taints.iter().cloned().chain([starting_taint()]).collect(),
         digest: template_digest(pool),
     };
     let (group, group_is_ours) = group(standing, pool, &own);

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::launch::{Taint, TaintEffect};
+
 /// Which pool a node belongs to.
 pub const POOL: &str = "tidewright.dev/pool";
 /// Which slot of it: its number.
@@ -57,4 +59,9 @@ impl Mark {
     pub fn parse(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_else(|_| Self::new(Timestamp::UNIX_EPOCH, "unknown"))
     }
+}
+
+/// What a launched node registers with, so that nothing comes to it before it is cut, labelled and admitted.
+pub fn starting_taint() -> Taint {
+    Taint { key: STARTING_TAINT.into(), value: None, effect: TaintEffect::NoSchedule }
 }

@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use super::drain::{Steps, step_id};
 use super::types::pool_of;
 use super::view::{PoolView, SlotView, View};
-use crate::effect::marks::{MIG_CONFIG, MIG_STATE};
+use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Treated, Verb, allocatable_is,
 };
@@ -58,10 +58,13 @@ pub fn current<'a>(view: &View<'a>, pool: &PoolView<'_>, node: &NodeSeen) -> Opt
 
 pub fn state(view: &View<'_>, slot: &SlotView<'_>, node: &NodeSeen, wanted: &LaidOut) -> CutState {
     let ordered = wanted.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-    if !ordered {
-        return CutState::NotOrdered;
-    }
     let shows = allocatable_is(&node.allocatable, wanted);
+    if !ordered {
+        // A node that was never cut, and shows what is wanted as it is, need not be cut for the label's sake.
+        let untouched = |key: &str| node.labels.get(key).is_none_or(|value| value == "all-disabled");
+        let is_fresh = untouched(MIG_CONFIG) && untouched(PLUGIN_CONFIG);
+        return if is_fresh && shows { CutState::Done } else { CutState::NotOrdered };
+    }
     if wanted.labels.is_empty() {
         return CutState::Done;
     }

@@ -19,7 +19,7 @@ use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT};
 use crate::effect::{
     Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Thing, Treated, Verb,
 };
-use crate::fleet::launch::{Taint, TaintEffect};
+use crate::fleet::launch::Taint;
 use crate::fleet::policy::Remedy;
 use crate::ids::{NodeName, ReservationId, SlotId};
 use crate::observed::{Market, NodeSeen};
@@ -596,11 +596,6 @@ pub fn is_dressed(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, see
     let (labels, taints) = clothes(view, pool, &slot.id);
     labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value))
         && taints.iter().all(|taint| seen.taints.contains(taint))
-}
-
-/// The taint that a launched node registers with.
-pub fn starting_taint() -> Taint {
-    Taint { key: STARTING_TAINT.into(), value: None, effect: TaintEffect::NoSchedule }
 }
 
 /// Instances of ours that no slot explains: reported, and left to a person.
