@@ -15,6 +15,7 @@ pub mod health;
 pub mod launch;
 pub mod layout;
 pub mod marks;
+pub mod objects;
 pub mod order;
 pub mod reservations;
 pub mod rollout;
@@ -24,6 +25,7 @@ pub mod steps;
 pub mod testing;
 pub mod tide;
 pub mod types;
+pub mod upcoming;
 pub mod view;
 pub mod wish;
 
@@ -41,8 +43,10 @@ pub fn plan(input: &PlanInput) -> Plan {
     reservations::plan(input, &mut draft);
     marks::pools(&view, &mut draft);
     slots::plan(&view, &mut draft);
+    objects::plan(input, &mut draft);
     tide::plan(&view, &mut draft);
     marks::plan(&view, &mut draft);
+    upcoming::plan(input, &mut draft);
     let left_out = gates::pass(&view, &mut draft);
     let mut held = draft.held;
     let steps = order::flatten(draft.courses, &mut held);

@@ -1,3 +1,5 @@
+//! Offers, approvals and orders that nobody answered.
+
 use super::*;
 use crate::effect::Intent;
 use crate::fleet::reservation::Match;

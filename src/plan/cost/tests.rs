@@ -1,3 +1,5 @@
+//! What runs, what is reserved, and what steps change of it.
+
 use super::*;
 use crate::effect::{ReserveRequest, Thing};
 use crate::fleet::reservation::Match;

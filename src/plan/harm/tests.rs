@@ -1,3 +1,5 @@
+//! Gangs, budgets and what is at risk.
+
 use super::*;
 use crate::observed::Read;
 use crate::plan::testing::*;

@@ -1,0 +1,350 @@
+//! The cluster objects that are wanted against those that are there.
+//!
+//! Everything that we write carries the digest of what we wrote: wanted ≠ written is a change that somebody asked for,
+//! seen ≠ written is drift, and an object without our mark is somebody else's. What is no longer wanted stays and
+//! loses our mark; only `retire: true` deletes. `quotas` says what a change of amounts does, `judge` what one object
+//! needs.
+
+mod bodies;
+mod judge;
+mod quotas;
+
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::draft::{Course, Draft};
+use super::harm::Harm;
+use super::steps::{course, held, step};
+use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step, WaitingOn};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
+use crate::ids::{QuotaName, StepId};
+use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
+use judge::{Change, Judged};
+use quotas::{Pair, Shift};
+
+pub fn plan(input: &PlanInput, draft: &mut Draft) {
+    let mut stuck = Stuck::new();
+    let mut changes = changes(input, &mut stuck, draft);
+    hold_what_runs(input, &mut changes, &mut stuck, draft);
+    let retired = retired(input, draft);
+    hold_what_waits(input, &mut changes, &stuck, draft);
+    let mut hits = hits(input, &changes, &retired);
+    write(input, &changes, &retired, &mut hits, draft);
+    delete(input, &retired, &changes, draft);
+    let_go(input, draft);
+}
+
+/// What is wanted of an object and waits, and on what.
+type Stuck<'a> = BTreeMap<&'a ObjectKey, WaitingOn>;
+
+/// The part of the fleet that an object belongs to.
+pub fn thing_of(input: &PlanInput, key: &ObjectKey) -> Thing {
+    let quotas = &input.target.standing.quotas;
+    let found: Option<&QuotaName> = match key.kind {
+        ObjectKind::ClusterQueue => {
+            quotas.iter().find(|(_, quota)| quota.cluster_queue == *key.name).map(|(name, _)| name)
+        }
+        ObjectKind::LocalQueue => {
+            let is_named = |(namespace, queue): &(String, String)| {
+                Some(namespace.as_str()) == key.namespace.as_deref() && *queue == *key.name
+            };
+            quotas.iter().find(|(_, quota)| quota.namespaces.iter().any(is_named)).map(|(name, _)| name)
+        }
+        ObjectKind::ValidatingAdmissionPolicy | ObjectKind::ValidatingAdmissionPolicyBinding => {
+            let ends = |name: &&QuotaName| {
+                key.name.strip_suffix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with(['-', '.']))
+            };
+            quotas.keys().filter(ends).max_by_key(|name| name.as_str().len())
+        }
+        _ => None,
+    };
+    found.map_or_else(|| Thing::Objects(key.kind.name().into()), |name| Thing::Quota(name.clone()))
+}
+
+/// What differs, object by object; what cannot be changed is held at once.
+fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -> Vec<Change<'a>> {
+    let mut changes = Vec::new();
+    let mut unread: BTreeMap<Thing, Vec<&ObjectKey>> = BTreeMap::new();
+    for wanted in &input.desired.objects {
+        match judge::judge(input, wanted) {
+            Judged::Same => {}
+            Judged::Unread => unread.entry(thing_of(input, &wanted.key)).or_default().push(&wanted.key),
+            Judged::Held(held) => {
+                stuck.insert(&wanted.key, held.waiting_on.clone());
+                draft.held.push(*held);
+            }
+            Judged::Change(change) => changes.push(*change),
+        }
+    }
+    if let Some(gap) = input.observed.cluster.objects.gap() {
+        for (thing, keys) in unread {
+            let more = if keys.len() > 1 { format!(" and {} more", keys.len() - 1) } else { String::new() };
+            let wanted = format!("{}{more} as the documents say", keys[0]);
+            draft.held.push(held(&thing, wanted, Reason::Wanted, WaitingOn::Unread(gap.clone())));
+        }
+    }
+    changes
+}
+
+/// Kueue forgets what runs on a flavor that its queue no longer lists, and gives the same quota out again.
+fn hold_what_runs<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuck: &mut Stuck<'a>, draft: &mut Draft) {
+    changes.retain(|change| {
+        let key = &change.wanted.key;
+        if key.kind != ObjectKind::ClusterQueue || change.shift.drops.is_empty() {
+            return true;
+        }
+        let holding = quotas::holding(input, &key.name, &change.shift.drops);
+        let Some(first) = holding.first().and_then(|uid| input.observed.cluster.workloads.seen().get(*uid)) else {
+            return true;
+        };
+        let more = if holding.len() > 1 { format!(" and {} more", holding.len() - 1) } else { String::new() };
+        let wanted = format!("{}, which no longer lists what {}{more} runs on", change.sentence(), first.name);
+        let waits = WaitingOn::Gang { name: first.name.to_string() };
+        stuck.insert(key, waits.clone());
+        draft.held.push(held(&thing_of(input, key), wanted, change.reason.clone(), waits));
+        false
+    });
+}
+
+/// What raises a quota waits for what lowers it elsewhere; and nothing is raised while nobody knows what runs.
+fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuck: &Stuck<'a>, draft: &mut Draft) {
+    let stuck = input.desired.objects.iter().filter_map(|wanted| {
+        let waiting_on = stuck.get(&wanted.key).filter(|_| quotas::gives_quota(&wanted.key))?;
+        let seen = input.observed.cluster.objects.seen().get(&wanted.key)?;
+        let lowers = quotas::shift(Some(&seen.body), Some(&wanted.body)).lowers;
+        Some((&wanted.key, lowers, waiting_on))
+    });
+    let stuck: Vec<(&ObjectKey, BTreeSet<Pair>, &WaitingOn)> = stuck.collect();
+    let gap = input.observed.cluster.workloads.gap();
+    changes.retain(|change| {
+        let thing = thing_of(input, &change.wanted.key);
+        if let (Some(gap), false) = (gap, change.shift.raises.is_empty()) {
+            let waits = WaitingOn::Unread(gap.clone());
+            draft.held.push(held(&thing, change.sentence(), change.reason.clone(), waits));
+            return false;
+        }
+        let blocks = |(_, lowers, _): &&(_, BTreeSet<Pair>, _)| !change.shift.raises.is_disjoint(lowers);
+        let Some((other, _, waiting_on)) = stuck.iter().find(blocks) else { return true };
+        let waits = (*waiting_on).clone();
+        let wanted = format!("{}, once {other} has made room", change.sentence());
+        draft.held.push(held(&thing, wanted, change.reason.clone(), waits));
+        false
+    });
+}
+
+/// What is over and still there.
+fn retired<'a>(input: &'a PlanInput, draft: &mut Draft) -> Vec<(&'a ObjectKey, &'a ObjectSeen)> {
+    let mut found = Vec::new();
+    for key in input.desired.retired.iter().rev() {
+        let Some(seen) = input.observed.cluster.objects.seen().get(key) else { continue };
+        let mut hold = |waiting_on: WaitingOn| {
+            draft.held.push(held(&thing_of(input, key), format!("delete {key}"), Reason::NotWanted, waiting_on));
+        };
+        if seen.deleting {
+            let name = judge::users(input, key).into_iter().next();
+            hold(WaitingOn::Gang { name: name.unwrap_or_else(|| format!("whatever uses {key}")) });
+        } else if seen.written.is_none() {
+            hold(WaitingOn::OtherOwner { object: key.clone(), patch: judge::kubectl("delete", key) });
+        } else if let Some(gap) = input.observed.cluster.objects.gap() {
+            hold(WaitingOn::Unread(gap.clone()));
+        } else {
+            found.push((key, seen));
+        }
+    }
+    found
+}
+
+/// Whom Kueue will evict for which of these changes.
+fn hits<'a>(
+    input: &'a PlanInput,
+    changes: &[Change<'a>],
+    retired: &[(&'a ObjectKey, &'a ObjectSeen)],
+) -> BTreeMap<&'a ObjectKey, (Disruption, Amount)> {
+    let mut hits: BTreeMap<&ObjectKey, (Disruption, Amount)> = BTreeMap::new();
+    let of_quota: Vec<&Change<'_>> = changes.iter().filter(|one| quotas::gives_quota(&one.wanted.key)).collect();
+    if of_quota.is_empty() || input.observed.cluster.workloads.seen().is_empty() {
+        return hits;
+    }
+    let written = changes.iter().map(|change| (&change.wanted.key, Some(&change.wanted.body)));
+    let after: Vec<_> = written.chain(retired.iter().map(|(key, _)| (*key, None))).collect();
+    let harm = LazyCell::new(|| Harm::new(input));
+    for (uid, by) in quotas::evictions(input, &after) {
+        let own = input.observed.cluster.workloads.seen().get(&uid).map(|workload| workload.queue.to_string());
+        let queue = |name: &Option<String>| {
+            let of = |change: &&&Change<'_>| change.wanted.key.kind == ObjectKind::ClusterQueue;
+            of_quota.iter().filter(of).find(|change| Some(&*change.wanted.key.name) == name.as_deref())
+        };
+        let raises = || of_quota.iter().find(|change| !change.shift.raises.is_empty());
+        let because = queue(&by).or_else(raises).or_else(|| queue(&own)).unwrap_or(&of_quota[0]);
+        hits.entry(&because.wanted.key).or_default().0.add(&harm.hit_workload(&uid));
+    }
+    hits.values_mut().for_each(|(disruption, amount)| *amount = harm.amount(disruption));
+    hits
+}
+
+/// Steps for what differs: who is named first, and what is lowered before what is raised.
+fn write<'a>(
+    input: &'a PlanInput,
+    changes: &[Change<'a>],
+    retired: &[(&ObjectKey, &ObjectSeen)],
+    hits: &mut BTreeMap<&'a ObjectKey, (Disruption, Amount)>,
+    draft: &mut Draft,
+) {
+    let mut lowers: Vec<(StepId, Shift)> = Vec::new();
+    for (key, seen) in retired.iter().filter(|(key, _)| quotas::gives_quota(key)) {
+        lowers.push((StepId::from(format!("delete:{key}")), quotas::shift(Some(&seen.body), None)));
+    }
+    let splits = |change: &Change<'_>| {
+        change.seen.is_some() && !change.shift.lowers.is_empty() && !change.shift.raises.is_empty()
+    };
+    for change in changes.iter().filter(|change| !change.shift.lowers.is_empty()) {
+        let id = if splits(change) { change.lowering_id() } else { change.id() };
+        lowers.push((id, change.shift.clone()));
+    }
+    let mut planned: BTreeMap<&ObjectKey, StepId> = BTreeMap::new();
+    for change in changes {
+        let key = &change.wanted.key;
+        let names = judge::names(change.wanted);
+        let may = |named: &&ObjectKey| change.shift.lowers.is_empty() || !quotas::gives_quota(named);
+        let named = names.iter().filter(may).filter_map(|named| planned.get(named).cloned());
+        let mut after: Vec<StepId> = named.collect();
+        let mut steps = Vec::new();
+        let hit = hits.remove(key).unwrap_or_default();
+        let mut seen = change.seen.map(|seen| digest_of(&seen.body));
+        if let (true, Some(there)) = (splits(change), change.seen) {
+            let lowered = quotas::lowered(&there.body, change.wanted);
+            let mut first = apply(input, change, &lowered, change.lowering_id(), seen, Default::default());
+            first.after = std::mem::take(&mut after);
+            (seen, after) = (Some(lowered.digest.clone()), vec![first.id.clone()]);
+            steps.push(first);
+        } else if change.replaces {
+            let mut gone = deletion(input, key, change.seen, &change.reason);
+            gone.after = std::mem::take(&mut after);
+            (seen, after) = (None, vec![gone.id.clone()]);
+            steps.push(gone);
+        }
+        let mut last = apply(input, change, change.wanted, change.id(), seen, hit);
+        let room =
+            lowers.iter().filter(|(id, shift)| *id != last.id && !change.shift.raises.is_disjoint(&shift.lowers));
+        after.extend(room.map(|(id, _)| id.clone()));
+        after.sort_unstable();
+        after.dedup();
+        last.after = after;
+        planned.insert(key, last.id.clone());
+        say(input, change, &last.id, draft);
+        steps.push(last);
+        draft.courses.push(the_course(input, change, steps));
+    }
+}
+
+fn the_course(input: &PlanInput, change: &Change<'_>, steps: Vec<Step>) -> Course {
+    course(&thing_of(input, &change.wanted.key), change.sentence(), &change.reason, steps)
+}
+
+fn apply(
+    input: &PlanInput,
+    change: &Change<'_>,
+    object: &Object,
+    id: StepId,
+    seen: Option<crate::ids::Digest>,
+    (disruption, hit): (Disruption, Amount),
+) -> Step {
+    let key = &object.key;
+    let on = thing_of(input, key);
+    let action = Action::Cluster(ClusterAction::Apply(object.clone()));
+    let mut one = step(id.to_string(), &on, action, &change.reason);
+    one.requires = vec![Fact::Unchanged { object: key.clone(), body: seen }];
+    let mut amount = Amount::count(1);
+    if !disruption.is_none() {
+        amount.add(&hit);
+        // A victim has its grace period to end.
+        one.takes = (1, 60);
+        // Nobody approves a tide at 03:00: it was approved with the schedule.
+        one.consent = if is_tidal(input, key) { Consent::Standing } else { Consent::Asked };
+    }
+    one.effects = Effects::one(Verb::Apply, on, amount);
+    one.disruption = disruption;
+    one
+}
+
+/// Whether a tide moves the amounts of this object.
+fn is_tidal(input: &PlanInput, key: &ObjectKey) -> bool {
+    let mut loans = input.target.standing.tides.values().flat_map(|tide| &tide.loans);
+    match thing_of(input, key) {
+        Thing::Quota(name) => loans.any(|loan| loan.from == name || loan.to == name),
+        _ => key.kind == ObjectKind::Cohort && loans.next().is_some(),
+    }
+}
+
+/// Drift, and objects that were not ours.
+fn say(input: &PlanInput, change: &Change<'_>, step: &StepId, draft: &mut Draft) {
+    let Some(seen) = change.seen else { return };
+    if change.drifted {
+        let differences = bodies::differences(&seen.body, &change.wanted.body);
+        let (from, to) = bodies::words(&differences);
+        draft.drift.push(Drift {
+            what: change.wanted.key.to_string(),
+            by: seen.moved_by.as_ref().map(|(who, _)| who.clone()),
+            at: seen.moved_by.as_ref().map(|(_, at)| *at),
+            from,
+            to,
+            step: Some(step.clone()),
+        });
+    }
+    if let Some(text) = &change.note {
+        draft.note(thing_of(input, &change.wanted.key), text.clone());
+    }
+}
+
+fn deletion(input: &PlanInput, key: &ObjectKey, seen: Option<&ObjectSeen>, reason: &Reason) -> Step {
+    let on = thing_of(input, key);
+    let action = Action::Cluster(ClusterAction::Delete(key.clone()));
+    let mut one = step(format!("delete:{key}"), &on, action, reason);
+    let body = seen.map(|seen| digest_of(&seen.body));
+    one.requires = vec![Fact::Unchanged { object: key.clone(), body }];
+    one.effects = Effects::one(Verb::Delete, on, Amount::count(1));
+    one.consent = Consent::Asked;
+    one
+}
+
+/// Who names others goes before those that it names; a flavor goes after the queues that let go of it.
+fn delete(input: &PlanInput, retired: &[(&ObjectKey, &ObjectSeen)], changes: &[Change<'_>], draft: &mut Draft) {
+    let mut last: BTreeMap<Thing, StepId> = BTreeMap::new();
+    for (key, seen) in retired {
+        let on = thing_of(input, key);
+        let mut one = deletion(input, key, Some(seen), &Reason::NotWanted);
+        one.after.extend(last.insert(on.clone(), one.id.clone()));
+        if matches!(key.kind, ObjectKind::Topology | ObjectKind::ResourceFlavor) {
+            let lets_go = |change: &&Change<'_>| {
+                change.seen.is_some_and(|seen| judge::named_in(change.wanted.key.kind, &seen.body).contains(key))
+            };
+            one.after.extend(changes.iter().filter(lets_go).map(Change::id));
+        }
+        let users = judge::users(input, key);
+        if let Some(first) = users.first() {
+            let more = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
+            draft.note(on.clone(), format!("{key} is still used by {first}{more}: it goes when they have gone"));
+        }
+        draft.courses.push(course(&on, format!("delete {key}"), &Reason::NotWanted, vec![one]));
+    }
+}
+
+/// Ours, and neither wanted nor over: it stays as it is, and is no longer ours.
+fn let_go(input: &PlanInput, draft: &mut Draft) {
+    let wanted = input.desired.objects.iter().map(|object| &object.key);
+    let known: BTreeSet<&ObjectKey> = wanted.chain(&input.desired.retired).collect();
+    for (key, seen) in input.observed.cluster.objects.seen() {
+        if seen.written.is_none() || seen.deleting || known.contains(key) {
+            continue;
+        }
+        let on = thing_of(input, key);
+        draft.released.push(Released { what: key.to_string(), stays: "it stays as it is in the cluster".into() });
+        let action = Action::Cluster(ClusterAction::Disown(key.clone()));
+        let mut one = step(format!("disown:{key}"), &on, action, &Reason::NotWanted);
+        one.requires = vec![Fact::Unchanged { object: key.clone(), body: Some(digest_of(&seen.body)) }];
+        draft.courses.push(course(&on, format!("let go of {key}"), &Reason::NotWanted, vec![one]));
+    }
+}
+
+#[cfg(test)]
+mod tests;

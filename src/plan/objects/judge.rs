@@ -1,0 +1,217 @@
+//! What one object needs: nothing, a write, another object in its place, or a person.
+
+use serde_json::Value;
+
+use super::quotas::{self, Shift};
+use super::{bodies, thing_of};
+use crate::effect::{Object, canonical, digest_of};
+use crate::ids::StepId;
+use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
+use crate::plan::steps::held;
+use crate::plan::types::{Held, PlanInput, Reason, WaitingOn};
+
+/// How much of a digest names a step.
+const SHORT: usize = 12;
+
+pub enum Judged<'a> {
+    Same,
+    /// It was not seen, and not everything was read.
+    Unread,
+    Held(Box<Held>),
+    Change(Box<Change<'a>>),
+}
+
+/// A difference that can be written.
+#[derive(Clone, Debug)]
+pub struct Change<'a> {
+    pub wanted: &'a Object,
+    pub seen: Option<&'a ObjectSeen>,
+    pub reason: Reason,
+    pub shift: Shift,
+    /// Somebody else moved it.
+    pub drifted: bool,
+    /// It cannot be changed, and nothing uses it: deleted and made again.
+    pub replaces: bool,
+    pub note: Option<String>,
+}
+
+impl Change<'_> {
+    pub fn id(&self) -> StepId {
+        let digest = self.wanted.digest.as_str();
+        StepId::from(format!("apply:{}@{}", self.wanted.key, &digest[..SHORT.min(digest.len())]))
+    }
+
+    pub fn lowering_id(&self) -> StepId {
+        StepId::from(format!("{}-lower", self.id()))
+    }
+
+    /// What it is about, in one line.
+    pub fn sentence(&self) -> String {
+        let key = &self.wanted.key;
+        let Some(seen) = self.seen else { return format!("make {key}") };
+        let (to, from) = bodies::words(&bodies::differences(&seen.body, &self.wanted.body));
+        match from.is_empty() {
+            true => format!("{key} as the documents say"),
+            false => format!("{key}: {from} → {to}"),
+        }
+    }
+}
+
+pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
+    let key = &wanted.key;
+    let Some(seen) = input.observed.cluster.objects.seen().get(key) else {
+        let whole = input.observed.cluster.objects.whole().is_some();
+        return if whole { change(wanted, None, Reason::Wanted, false, None) } else { Judged::Unread };
+    };
+    let hold = |text: String, reason: Reason, waiting_on: WaitingOn| {
+        Judged::Held(Box::new(held(&thing_of(input, key), text, reason, waiting_on)))
+    };
+    let is = digest_of(&canonical(&seen.body));
+    let same = is == wanted.digest || bodies::covers(&seen.body, &wanted.body);
+    let (reason, drifted, note) = match &seen.written {
+        _ if seen.deleting => {
+            let name = users(input, key).into_iter().next().unwrap_or_else(|| format!("whatever uses {key}"));
+            return hold(format!("{key}, which is being deleted"), Reason::Wanted, WaitingOn::Gang { name });
+        }
+        Some(_) if is == wanted.digest => return Judged::Same,
+        Some(written) if *written == wanted.digest && same => return Judged::Same,
+        Some(written) if *written == wanted.digest => {
+            let by = seen.moved_by.as_ref().map(|(who, _)| who.clone());
+            (Reason::Drift { by }, true, None)
+        }
+        Some(written) => (Reason::Wanted, seen.moved_by.is_some() && is != *written, None),
+        // A namespace is its team's: it only has to be there.
+        None if same && key.kind == ObjectKind::Namespace => return Judged::Same,
+        None if same => (Reason::Wanted, false, Some(format!("{key} was there already: it is taken over as it is"))),
+        None if may_adopt(input, key) => {
+            let (to, from) = bodies::words(&bodies::differences(&seen.body, &wanted.body));
+            let text = format!("{key} was somebody else's: the Quota takes it over and changes {from} to {to}");
+            (Reason::Wanted, false, Some(text))
+        }
+        None => {
+            let patch = bodies::patch(&seen.body, &wanted.body);
+            let patch = format!("{} --type=merge -p '{patch}'", kubectl("patch", key));
+            let waits = WaitingOn::OtherOwner { object: key.clone(), patch };
+            return hold(format!("{key}, which another tool made, as the documents say"), Reason::Wanted, waits);
+        }
+    };
+    let Some(field) = immutable(key.kind, &seen.body, &wanted.body) else {
+        return change(wanted, Some(seen), reason, drifted, note);
+    };
+    let users = users(input, key);
+    match users.first() {
+        None if input.observed.gaps().is_empty() && seen.written.is_some() => {
+            let Judged::Change(mut found) = change(wanted, Some(seen), reason, drifted, note) else {
+                return Judged::Same;
+            };
+            found.replaces = true;
+            found.note = Some(format!("{field} of {key} cannot be changed, and nothing uses it: it is made again"));
+            Judged::Change(found)
+        }
+        first => {
+            let user = first.map_or("it was not seen who uses it".into(), |first| format!("{first} uses it"));
+            let text = format!(
+                "{field} of {key} cannot be changed, and {user}: let what uses it end or move away, and it is made \
+                 again; or give the new one another name"
+            );
+            hold(format!("another {field} of {key}"), reason, WaitingOn::Person(text))
+        }
+    }
+}
+
+fn change<'a>(
+    wanted: &'a Object,
+    seen: Option<&'a ObjectSeen>,
+    reason: Reason,
+    drifted: bool,
+    note: Option<String>,
+) -> Judged<'a> {
+    let shift = match quotas::gives_quota(&wanted.key) {
+        true => quotas::shift(seen.map(|seen| &seen.body), Some(&wanted.body)),
+        false => Shift::default(),
+    };
+    Judged::Change(Box::new(Change { wanted, seen, reason, shift, drifted, replaces: false, note }))
+}
+
+/// A Quota document names the queues that it takes over.
+fn may_adopt(input: &PlanInput, key: &ObjectKey) -> bool {
+    matches!(key.kind, ObjectKind::ClusterQueue | ObjectKind::LocalQueue)
+        && matches!(thing_of(input, key), crate::effect::Thing::Quota(_))
+}
+
+/// A field that the server refuses to change.
+fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static str> {
+    let differs = |field: &str| {
+        let at = |body: &Value| body["spec"][field].clone();
+        at(seen) != at(wanted) && !(at(wanted).is_null() && at(seen).as_object().is_some_and(|map| map.is_empty()))
+    };
+    match kind {
+        ObjectKind::Topology => differs("levels").then_some("spec.levels"),
+        ObjectKind::ResourceFlavor if seen["spec"]["topologyName"].is_string() => differs("nodeLabels")
+            .then_some("spec.nodeLabels")
+            .or_else(|| differs("topologyName").then_some("spec.topologyName")),
+        ObjectKind::LocalQueue => differs("clusterQueue").then_some("spec.clusterQueue"),
+        _ => None,
+    }
+}
+
+/// The objects that an object names.
+pub fn names(object: &Object) -> Vec<ObjectKey> {
+    let mut found = named_in(object.key.kind, &object.body);
+    if let Some(namespace) = &object.key.namespace {
+        found.push(ObjectKey::cluster(ObjectKind::Namespace, namespace));
+    }
+    found
+}
+
+pub fn named_in(kind: ObjectKind, body: &Value) -> Vec<ObjectKey> {
+    let spec = &body["spec"];
+    let one = |kind: ObjectKind, field: &str| spec[field].as_str().map(|name| ObjectKey::cluster(kind, name));
+    let flavors = || {
+        let mut flavors: Vec<ObjectKey> = crate::queue::parse::quotas(body)
+            .into_keys()
+            .map(|(flavor, _)| ObjectKey::cluster(ObjectKind::ResourceFlavor, flavor.as_str()))
+            .collect();
+        flavors.dedup();
+        flavors
+    };
+    match kind {
+        ObjectKind::ResourceFlavor => one(ObjectKind::Topology, "topologyName").into_iter().collect(),
+        ObjectKind::ClusterQueue => flavors().into_iter().chain(one(ObjectKind::Cohort, "cohortName")).collect(),
+        ObjectKind::Cohort => flavors().into_iter().chain(one(ObjectKind::Cohort, "parentName")).collect(),
+        ObjectKind::LocalQueue => one(ObjectKind::ClusterQueue, "clusterQueue").into_iter().collect(),
+        ObjectKind::ValidatingAdmissionPolicyBinding => {
+            one(ObjectKind::ValidatingAdmissionPolicy, "policyName").into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Who uses an object now: objects that name it, and workloads that run or wait on it.
+pub fn users(input: &PlanInput, key: &ObjectKey) -> Vec<String> {
+    let cluster = &input.observed.cluster;
+    let objects = cluster.objects.seen().iter().filter(|(other, seen)| {
+        *other != key && named_in(other.kind, &seen.body).contains(key) && key.kind != ObjectKind::ClusterQueue
+    });
+    let objects = objects.map(|(other, _)| other.to_string());
+    let queue = cluster.objects.seen().get(key).and_then(|seen| seen.body["spec"]["clusterQueue"].as_str());
+    let workloads = cluster.workloads.seen().values().filter(|workload| {
+        !workload.finished
+            && match key.kind {
+                ObjectKind::ResourceFlavor => workload.flavors.values().any(|flavor| *flavor.as_str() == *key.name),
+                ObjectKind::ClusterQueue => *workload.queue.as_str() == *key.name,
+                ObjectKind::LocalQueue => {
+                    Some(workload.name.namespace.as_str()) == key.namespace.as_deref()
+                        && Some(workload.queue.as_str()) == queue
+                }
+                _ => false,
+            }
+    });
+    objects.chain(workloads.map(|workload| workload.name.to_string())).collect()
+}
+
+/// A command for a person.
+pub fn kubectl(verb: &str, key: &ObjectKey) -> String {
+    let namespace = key.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
+    format!("kubectl{namespace} {verb} {} {}", key.kind.name().to_lowercase(), key.name)
+}

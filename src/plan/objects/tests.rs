@@ -1,0 +1,358 @@
+//! Differences between the objects that are wanted and those that are there.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::effect::Desired;
+use crate::ids::{Digest, WorkloadUid};
+use crate::observed::{Gap, PodSeen, Read, WorkloadSeen};
+use crate::plan::testing::*;
+
+const TEAMS: &str = "kind: PreemptionTier
+metadata: {name: research}
+spec: {rank: 200}
+---
+kind: NodePool
+metadata: {name: train}
+spec: {instanceType: p5.48xlarge, nodes: 4, capacity: [{onDemand: {max: 4}}]}
+---
+kind: Quota
+metadata: {name: vision}
+spec:
+  namespaces: [{name: vision, localQueue: main}]
+  cohort: c
+  tiers: [research]
+  shares: [{pool: train, guarantee: {gpus: 8}}]
+---
+kind: Quota
+metadata: {name: speech}
+spec:
+  namespaces: [{name: speech, localQueue: main}]
+  cohort: c
+  tiers: [research]
+  shares: [{pool: train, guarantee: {gpus: 8}}]
+";
+
+fn key(text: &str) -> ObjectKey {
+    text.parse().expect("a key")
+}
+
+fn queue(gpus: &str) -> Value {
+    json!({"spec": {
+        "cohortName": "c",
+        "preemption": {"reclaimWithinCohort": "Any"},
+        "resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": [
+            {"name": "train", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": gpus}]}]}],
+    }})
+}
+
+fn object(name: &str, body: Value) -> Object {
+    Object::new(key(name), body)
+}
+
+fn seen(body: &Value, written: Option<&Digest>) -> ObjectSeen {
+    ObjectSeen { body: body.clone(), written: written.cloned(), moved_by: None, deleting: false }
+}
+
+/// There, and as we wrote it.
+fn ours(body: &Value) -> ObjectSeen {
+    let digest = digest_of(&crate::effect::canonical(body));
+    seen(&crate::effect::canonical(body), Some(&digest))
+}
+
+fn input(wanted: Vec<Object>, there: &[(&str, ObjectSeen)]) -> PlanInput {
+    let mut input = world("2026-03-01T12:00Z", TEAMS);
+    input.desired = Desired { objects: wanted, ..Desired::default() };
+    let there = there.iter().map(|(name, seen)| (key(name), seen.clone())).collect();
+    input.observed.cluster.objects = Read::new(there, input.now);
+    input
+}
+
+fn drafted(input: &PlanInput) -> Draft {
+    let mut draft = Draft::default();
+    plan(input, &mut draft);
+    draft
+}
+
+/// The steps without their digests, each with what it comes after.
+fn steps(draft: &Draft) -> Vec<String> {
+    let short = |id: &StepId| match id.as_str().split_once('@') {
+        Some((name, digest)) if digest.ends_with("-lower") => format!("{name}-lower"),
+        Some((name, _)) => name.to_owned(),
+        None => id.to_string(),
+    };
+    let all = draft.courses.iter().flat_map(|course| &course.steps);
+    all.map(|step| {
+        let after: Vec<String> = step.after.iter().map(short).collect();
+        let after = if after.is_empty() { String::new() } else { format!(" after {}", after.join(", ")) };
+        format!("{}{after}", short(&step.id))
+    })
+    .collect()
+}
+
+#[test]
+fn what_is_not_there_is_made_in_an_order_that_works() {
+    let flavor = object("ResourceFlavor/train", json!({"spec": {"topologyName": "train"}}));
+    let local = object("LocalQueue/vision/main", json!({"spec": {"clusterQueue": "vision"}}));
+    let wanted = vec![
+        object("Namespace/vision", json!({})),
+        object("Topology/train", json!({"spec": {"levels": []}})),
+        flavor,
+        object("Cohort/c", json!({"spec": {}})),
+        object("ClusterQueue/vision", queue("8")),
+        local,
+    ];
+    let draft = drafted(&input(wanted, &[]));
+    insta::assert_snapshot!(steps(&draft).join("\n"), @r"
+    apply:Namespace/vision
+    apply:Topology/train
+    apply:ResourceFlavor/train after apply:Topology/train
+    apply:Cohort/c
+    apply:ClusterQueue/vision after apply:Cohort/c, apply:ResourceFlavor/train
+    apply:LocalQueue/vision/main after apply:ClusterQueue/vision, apply:Namespace/vision
+    ");
+    assert!(draft.courses.iter().flat_map(|course| &course.steps).all(|step| step.consent == Consent::Standing));
+    assert_eq!(draft.courses[4].on, Thing::Quota("vision".into()));
+    assert_eq!(draft.courses[3].on, Thing::Objects("Cohort".into()));
+    let none = Fact::Unchanged { object: key("ClusterQueue/vision"), body: None };
+    assert_eq!(draft.courses[4].steps[0].requires, [none]);
+}
+
+#[test]
+fn what_is_as_wanted_needs_nothing() {
+    let wanted = object("ClusterQueue/vision", queue("8"));
+    let input = input(vec![wanted], &[("ClusterQueue/vision", ours(&queue("8")))]);
+    let draft = drafted(&input);
+    assert_eq!((draft.courses.len(), draft.held.len(), draft.released.len()), (0, 0, 0));
+}
+
+#[test]
+fn what_the_server_adds_is_no_drift() {
+    let wanted = object("ClusterQueue/vision", queue("8"));
+    let mut there = ours(&queue("8"));
+    there.body["spec"]["stopPolicy"] = json!("None");
+    let draft = drafted(&input(vec![wanted], &[("ClusterQueue/vision", there)]));
+    assert_eq!((draft.courses.len(), draft.drift.len()), (0, 0));
+}
+
+#[test]
+fn drift_is_put_back_and_says_who() {
+    let wanted = object("ClusterQueue/vision", queue("8"));
+    let mut there = seen(&queue("16"), Some(&wanted.digest));
+    there.moved_by = Some(("kubectl-edit".into(), at("2026-03-01T11:00Z")));
+    let draft = drafted(&input(vec![wanted], &[("ClusterQueue/vision", there)]));
+    assert_eq!(draft.courses[0].reason, Reason::Drift { by: Some("kubectl-edit".into()) });
+    let drift = &draft.drift[0];
+    assert_eq!(drift.by.as_deref(), Some("kubectl-edit"));
+    assert_eq!(drift.step.as_ref(), Some(&draft.courses[0].steps[0].id));
+    let path = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota";
+    assert_eq!((drift.from.clone(), drift.to.clone()), (format!("{path}: \"8\""), format!("{path}: \"16\"")));
+}
+
+#[test]
+fn a_change_that_was_also_moved_says_both() {
+    let wanted = object("ClusterQueue/vision", queue("8"));
+    let mut there = ours(&queue("4"));
+    there.body = queue("5");
+    there.moved_by = Some(("kubectl-edit".into(), at("2026-03-01T11:00Z")));
+    let draft = drafted(&input(vec![wanted.clone()], &[("ClusterQueue/vision", there)]));
+    assert_eq!((draft.courses[0].reason.clone(), draft.drift.len()), (Reason::Wanted, 1));
+    let draft = drafted(&input(vec![wanted], &[("ClusterQueue/vision", ours(&queue("4")))]));
+    assert_eq!((draft.courses[0].reason.clone(), draft.drift.len()), (Reason::Wanted, 0));
+}
+
+#[test]
+fn what_another_tool_made_is_held_with_the_change_to_make() {
+    let wanted = object("PriorityClass/research", json!({"value": 200}));
+    let there = seen(&json!({"value": 100, "globalDefault": false}), None);
+    let draft = drafted(&input(vec![wanted.clone()], &[("PriorityClass/research", there)]));
+    assert!(draft.courses.is_empty());
+    let WaitingOn::OtherOwner { patch, .. } = &draft.held[0].waiting_on else { panic!("{:?}", draft.held) };
+    assert_eq!(patch, "kubectl patch priorityclass research --type=merge -p '{\"value\":200}'");
+    // The same in other hands is taken over.
+    let there = seen(&json!({"value": 200}), None);
+    assert_eq!(steps(&drafted(&input(vec![wanted], &[("PriorityClass/research", there)]))).len(), 1);
+}
+
+#[test]
+fn a_quota_takes_its_queue_over_and_says_so() {
+    let wanted = object("ClusterQueue/vision", queue("8"));
+    let draft = drafted(&input(vec![wanted], &[("ClusterQueue/vision", seen(&queue("4"), None))]));
+    assert_eq!(steps(&draft), ["apply:ClusterQueue/vision"]);
+    assert!(draft.notes[0].text.starts_with("ClusterQueue/vision was somebody else's"), "{:?}", draft.notes);
+    // A namespace is its team's.
+    let there = seen(&json!({"spec": {"finalizers": ["kubernetes"]}}), None);
+    let draft = drafted(&input(vec![object("Namespace/vision", json!({}))], &[("Namespace/vision", there)]));
+    assert!(draft.courses.is_empty() && draft.held.is_empty());
+}
+
+#[test]
+fn a_levels_change_of_a_topology_in_use_needs_a_person() {
+    let wanted = object("Topology/train", json!({"spec": {"levels": [{"nodeLabel": "rack"}]}}));
+    let there = ours(&json!({"spec": {"levels": [{"nodeLabel": "block"}]}}));
+    let flavor = ours(&json!({"spec": {"topologyName": "train"}}));
+    let same = object("ResourceFlavor/train", json!({"spec": {"topologyName": "train"}}));
+    let used =
+        input(vec![wanted.clone(), same], &[("Topology/train", there.clone()), ("ResourceFlavor/train", flavor)]);
+    let draft = drafted(&used);
+    assert!(draft.courses.is_empty());
+    assert!(
+        matches!(&draft.held[0].waiting_on, WaitingOn::Person(text) if text.contains("ResourceFlavor/train uses it"))
+    );
+    let draft = drafted(&input(vec![wanted], &[("Topology/train", there)]));
+    assert_eq!(steps(&draft), ["delete:Topology/train", "apply:Topology/train after delete:Topology/train"]);
+    assert_eq!(draft.courses[0].steps[1].requires, [Fact::Unchanged { object: key("Topology/train"), body: None }]);
+}
+
+#[test]
+fn what_is_lowered_goes_before_what_is_raised() {
+    let wanted = vec![object("ClusterQueue/vision", queue("16")), object("ClusterQueue/speech", queue("8"))];
+    let there = [("ClusterQueue/vision", ours(&queue("8"))), ("ClusterQueue/speech", ours(&queue("16")))];
+    let draft = drafted(&input(wanted, &there));
+    assert_eq!(
+        steps(&draft),
+        ["apply:ClusterQueue/vision after apply:ClusterQueue/speech", "apply:ClusterQueue/speech"]
+    );
+}
+
+fn two_flavors(train: &str, burst: &str) -> Value {
+    let mut body = queue(train);
+    let more = json!({"name": "burst", "resources": [
+        {"name": "nvidia.com/gpu", "nominalQuota": burst, "lendingLimit": burst}]});
+    body["spec"]["resourceGroups"][0]["flavors"].as_array_mut().unwrap().push(more);
+    body
+}
+
+#[test]
+fn queues_that_swap_are_lowered_first() {
+    let wanted = vec![
+        object("ClusterQueue/vision", two_flavors("16", "4")),
+        object("ClusterQueue/speech", two_flavors("4", "16")),
+    ];
+    let there = [
+        ("ClusterQueue/vision", ours(&two_flavors("4", "16"))),
+        ("ClusterQueue/speech", ours(&two_flavors("16", "4"))),
+    ];
+    let draft = drafted(&input(wanted, &there));
+    insta::assert_snapshot!(steps(&draft).join("\n"), @r"
+    apply:ClusterQueue/vision-lower
+    apply:ClusterQueue/vision after apply:ClusterQueue/speech-lower, apply:ClusterQueue/vision-lower
+    apply:ClusterQueue/speech-lower
+    apply:ClusterQueue/speech after apply:ClusterQueue/speech-lower, apply:ClusterQueue/vision-lower
+    ");
+    let Action::Cluster(ClusterAction::Apply(first)) = &draft.courses[0].steps[0].action else { panic!("an apply") };
+    assert_eq!(first.body, crate::effect::canonical(&two_flavors("4", "4")));
+    let body = Some(first.digest.clone());
+    let then = Fact::Unchanged { object: key("ClusterQueue/vision"), body };
+    assert_eq!(draft.courses[0].steps[1].requires, [then]);
+}
+
+/// Eight GPUs of `train` for an hour.
+fn runs(queue: &str) -> WorkloadSeen {
+    let flavors = [("nvidia.com/gpu".into(), "train".into())].into();
+    WorkloadSeen { flavors, tier: Some("research".into()), ..workload(&format!("{queue}/run"), queue, 8) }
+}
+
+fn run(input: &mut PlanInput, all: Vec<(&str, WorkloadSeen)>) {
+    let pods = all.iter().filter(|(_, workload)| workload.reserved.is_some()).map(|(uid, workload)| {
+        let workload = workload.name.to_string();
+        PodSeen { workload: Some((*uid).into()), ..pod(&format!("{workload}-0"), "a", 8) }
+    });
+    input.observed.cluster.pods = Read::new(pods.collect(), input.now);
+    let all = all.into_iter().map(|(uid, workload)| (WorkloadUid::from(uid), workload)).collect();
+    input.observed.cluster.workloads = Read::new(all, input.now);
+}
+
+#[test]
+fn whom_a_raised_quota_will_evict_is_foretold() {
+    let flavor = ours(&json!({"spec": {}}));
+    let wanted = vec![
+        object("ResourceFlavor/train", json!({"spec": {}})),
+        object("ClusterQueue/speech", queue("0")),
+        object("ClusterQueue/vision", queue("8")),
+    ];
+    // Speech runs on its own eight; vision, which waits, gets them.
+    let there = [
+        ("ResourceFlavor/train", flavor),
+        ("ClusterQueue/speech", ours(&queue("8"))),
+        ("ClusterQueue/vision", ours(&queue("0"))),
+    ];
+    let mut input = input(wanted, &there);
+    let waits = WorkloadSeen { reserved: None, flavors: BTreeMap::new(), ..runs("vision") };
+    run(&mut input, vec![("w1", runs("speech")), ("w2", waits)]);
+    let draft = drafted(&input);
+    let raise =
+        draft.courses.iter().flat_map(|course| &course.steps).find(|step| step.on == Thing::Quota("vision".into()));
+    let raise = raise.expect("a step");
+    assert_eq!(raise.disruption.gangs[0].name, "speech/run");
+    assert_eq!(raise.disruption.teams, ["speech".into()].into());
+    let amount = raise.effects.get(Verb::Apply, &raise.on).expect("an effect");
+    assert_eq!((amount.gpus, amount.gpu_secs, amount.highest), (8, 8 * 7200, Some(200)));
+    assert_eq!(raise.consent, Consent::Asked);
+    let lower =
+        draft.courses.iter().flat_map(|course| &course.steps).find(|step| step.on == Thing::Quota("speech".into()));
+    assert!(lower.expect("a step").disruption.is_none());
+}
+
+#[test]
+fn a_flavor_that_work_runs_on_stays_listed() {
+    let mut without = queue("8");
+    without["spec"]["resourceGroups"] = json!([]);
+    let wanted = vec![object("ClusterQueue/speech", without), object("ClusterQueue/vision", queue("16"))];
+    let there = [("ClusterQueue/speech", ours(&queue("8"))), ("ClusterQueue/vision", ours(&queue("8")))];
+    let mut input = input(wanted, &there);
+    run(&mut input, vec![("w1", runs("speech"))]);
+    let draft = drafted(&input);
+    assert!(draft.courses.is_empty());
+    let gang = WaitingOn::Gang { name: "speech/run".into() };
+    let waits: Vec<&WaitingOn> = draft.held.iter().map(|held| &held.waiting_on).collect();
+    assert_eq!(waits, [&gang, &gang], "and what counts on its quota waits with it");
+}
+
+#[test]
+fn nothing_is_made_where_the_cluster_was_not_read() {
+    let gap = Gap { what: "list ClusterQueues".into(), why: "timeout".into() };
+    let mut input = input(vec![object("ClusterQueue/vision", queue("8"))], &[]);
+    input.observed.cluster.objects = Read::with_gap(BTreeMap::new(), input.now, gap.clone());
+    let draft = drafted(&input);
+    assert!(draft.courses.is_empty());
+    assert_eq!(draft.held[0].waiting_on, WaitingOn::Unread(gap));
+}
+
+#[test]
+fn nothing_is_raised_while_nobody_knows_what_runs() {
+    let wanted = vec![object("ClusterQueue/vision", queue("16")), object("ClusterQueue/speech", queue("4"))];
+    let there = [("ClusterQueue/vision", ours(&queue("8"))), ("ClusterQueue/speech", ours(&queue("8")))];
+    let mut input = input(wanted, &there);
+    input.observed.cluster.workloads = Read::default();
+    let draft = drafted(&input);
+    assert_eq!(steps(&draft), ["apply:ClusterQueue/speech"]);
+    assert!(matches!(draft.held[0].waiting_on, WaitingOn::Unread(_)));
+}
+
+#[test]
+fn what_is_retired_is_deleted_backwards_and_what_is_gone_is_let_go() {
+    let there = [
+        ("ClusterQueue/vision", ours(&queue("8"))),
+        ("LocalQueue/vision/main", ours(&json!({"spec": {"clusterQueue": "vision"}}))),
+        ("ClusterQueue/old", ours(&queue("8"))),
+        ("ClusterQueue/foreign", seen(&queue("8"), None)),
+    ];
+    let mut input = input(Vec::new(), &there);
+    input.desired.retired = vec![key("ClusterQueue/vision"), key("LocalQueue/vision/main")];
+    let draft = drafted(&input);
+    assert_eq!(
+        steps(&draft),
+        [
+            "delete:LocalQueue/vision/main",
+            "delete:ClusterQueue/vision after delete:LocalQueue/vision/main",
+            "disown:ClusterQueue/old",
+        ]
+    );
+    assert_eq!(draft.courses[0].steps[0].consent, Consent::Asked);
+    assert_eq!(draft.released.len(), 1);
+    let gap = Gap { what: "list".into(), why: "timeout".into() };
+    let seen = input.observed.cluster.objects.seen().clone();
+    input.observed.cluster.objects = Read::with_gap(seen, input.now, gap);
+    assert!(!steps(&drafted(&input)).iter().any(|step| step.starts_with("delete")));
+}

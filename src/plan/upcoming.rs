@@ -1,0 +1,166 @@
+//! What the tide will do within a day, and whom that would disturb if what runs now still ran then.
+
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::draft::Draft;
+use super::harm::Harm;
+use super::types::{Disruption, PlanInput, Upcoming};
+use crate::effect::Thing;
+use crate::fleet::Change;
+use crate::fleet::layout::WHOLE;
+use crate::fleet::quota::Amount;
+use crate::fleet::target::{Part, PoolTarget, Purpose};
+use crate::fleet::tide::Phase;
+use crate::ids::{InstanceId, NodeName, PoolName, TideName};
+
+pub fn plan(input: &PlanInput, draft: &mut Draft) {
+    let zone = input.target.standing.time_zone.zone();
+    let nodes = LazyCell::new(|| Nodes::of(input));
+    // A node is emptied once: what comes to it afterwards does not run yet.
+    let mut emptied: BTreeSet<(&PoolName, u32)> = BTreeSet::new();
+    for (at, changes) in &input.upcoming {
+        for change in changes {
+            match change {
+                Change::Tide { tide, phase } => draft.upcoming.push(Upcoming {
+                    at: *at,
+                    what: Thing::Tide(tide.clone()),
+                    change: turn(tide, phase, &zone),
+                    disruption: Disruption::default(),
+                }),
+                Change::Pool { pool, before, after } => {
+                    for moved in moves(pool, before, after, &zone) {
+                        let slots = moved.slots.iter().flat_map(|(from, to)| *from..*to);
+                        let fresh: Vec<u32> =
+                            slots.filter(|slot| moved.empties && emptied.insert((pool, *slot))).collect();
+                        let disruption = if fresh.is_empty() { Disruption::default() } else { nodes.hit(pool, &fresh) };
+                        let what = Thing::Pool(pool.clone());
+                        draft.upcoming.push(Upcoming { at: *at, what, change: moved.sentence(), disruption });
+                    }
+                }
+                // Quotas follow the nodes, and are told with them.
+                Change::Quota { .. } => {}
+            }
+        }
+    }
+}
+
+/// The nodes of slots, and who is on them.
+struct Nodes<'a> {
+    input: &'a PlanInput,
+    harm: Harm<'a>,
+    by_instance: BTreeMap<&'a InstanceId, &'a NodeName>,
+}
+
+impl<'a> Nodes<'a> {
+    fn of(input: &'a PlanInput) -> Self {
+        let nodes = input.observed.cluster.nodes.seen().iter();
+        let by_instance = nodes.filter_map(|(name, node)| Some((node.instance.as_ref()?, name))).collect();
+        Self { input, harm: Harm::new(input), by_instance }
+    }
+
+    fn hit(&self, pool: &PoolName, slots: &[u32]) -> Disruption {
+        let Some(ledger) = self.input.ledger.pools.get(pool) else { return Disruption::default() };
+        let node = |slot: &u32| {
+            let slot = ledger.slots.get(slot)?;
+            slot.node.as_ref().or_else(|| self.by_instance.get(slot.instance.as_ref()?).copied())
+        };
+        let pods: Vec<_> = slots.iter().filter_map(node).flat_map(|node| self.harm.pods_on(node)).copied().collect();
+        self.harm.hit(&pods)
+    }
+}
+
+/// Slots of a pool to which the same happens.
+struct Moved {
+    words: Words,
+    slots: Vec<(u32, u32)>,
+    /// What runs on them has to go.
+    empties: bool,
+}
+
+/// A sentence around a number of nodes.
+#[derive(PartialEq)]
+struct Words {
+    before: String,
+    after: String,
+}
+
+impl Moved {
+    fn sentence(&self) -> String {
+        let nodes = self.slots.iter().map(|(from, to)| to - from).sum();
+        format!("{}{}{}", self.words.before, Amount::Nodes(nodes), self.words.after)
+    }
+}
+
+fn turn(tide: &TideName, phase: &Phase, zone: &TimeZone) -> String {
+    match phase {
+        Phase::High => format!("{tide} is high again"),
+        Phase::Low { reclaim_at } => format!("{tide} turns low until {}", clock(*reclaim_at, zone)),
+        Phase::Reclaiming { hard_at, due } => {
+            format!(
+                "{tide} asks back, until {} in good time, by {} in any case",
+                clock(*hard_at, zone),
+                clock(*due, zone)
+            )
+        }
+        Phase::HardReclaim { due } => format!("{tide} evicts what has not left, by {}", clock(*due, zone)),
+    }
+}
+
+fn moves(pool: &PoolName, before: &PoolTarget, after: &PoolTarget, zone: &TimeZone) -> Vec<Moved> {
+    let mut found: Vec<Moved> = Vec::new();
+    let mut edges: BTreeSet<u32> = before.parts.iter().chain(&after.parts).map(|part| part.first).collect();
+    edges.extend([before.nodes, after.nodes]);
+    let edges: Vec<u32> = edges.into_iter().collect();
+    for pair in edges.windows(2) {
+        let (was, now) = (part_at(before, pair[0]), part_at(after, pair[0]));
+        let Some(words) = words(pool, was, now, zone) else { continue };
+        let recut = matches!((was, now), (Some(was), Some(now)) if was.layout != now.layout);
+        let given = now.is_none_or(|now| matches!(now.purpose, Purpose::Lent { .. } | Purpose::Returning { .. }));
+        match found.iter_mut().find(|moved| moved.words == words) {
+            Some(moved) => moved.slots.push((pair[0], pair[1])),
+            None => found.push(Moved { words, slots: vec![(pair[0], pair[1])], empties: given || recut }),
+        }
+    }
+    found
+}
+
+fn part_at(pool: &PoolTarget, slot: u32) -> Option<&Part> {
+    pool.parts.iter().find(|part| part.first <= slot && slot - part.first < part.nodes)
+}
+
+/// What happens to a slot; nothing for one that stays as it is.
+fn words(pool: &PoolName, was: Option<&Part>, now: Option<&Part>, zone: &TimeZone) -> Option<Words> {
+    let say = |before: &str, after: String| Some(Words { before: before.into(), after });
+    let Some(now) = now else { return was.and(say("gives up ", format!(" of {pool}"))) };
+    if was.is_some_and(|was| was.purpose == now.purpose && was.layout == now.layout) {
+        return None;
+    }
+    let cut = was.filter(|was| was.layout != now.layout).map_or(String::new(), |_| match now.layout.as_str() {
+        WHOLE => ", cut whole".into(),
+        layout => format!(", cut as {layout}"),
+    });
+    match (was.map(|was| &was.purpose), &now.purpose) {
+        (None, Purpose::Own | Purpose::Spare) => say("adds ", format!(" to {pool}")),
+        (_, Purpose::Lent { to, .. }) => say("lends ", format!(" of {pool} to {to}{cut}")),
+        (_, Purpose::Returning { to, due, .. }) => {
+            say("asks ", format!(" of {pool} back from {to} by {}{cut}", clock(*due, zone)))
+        }
+        (Some(Purpose::Lent { from, .. } | Purpose::Returning { from, .. }), _) => {
+            say("gives ", format!(" of {pool} back to {from}{cut}"))
+        }
+        (_, Purpose::Own) => say("uses ", format!(" of {pool}{cut}")),
+        (_, Purpose::Spare) => say("keeps ", format!(" of {pool} as spares{cut}")),
+    }
+}
+
+/// Within a day the weekday and the hour say when.
+fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_zoned(zone.clone()).strftime("%a %H:%M").to_string()
+}
+
+#[cfg(test)]
+mod tests;
