@@ -62,15 +62,15 @@ pub enum Happening {
     FillGang(WorkloadUid),
     RankLost(WorkloadUid),
     Saved(WorkloadUid),
-    Finishes {
-        gang: WorkloadUid,
-        epoch: u32,
-    },
-    /// Kueue's patience with pods that do not become ready is over.
+    /// The work may be done, unless some of it was lost.
+    Finishes(WorkloadUid),
+    /// Kueue's patience with pods that are not ready since this instant is over.
     Unready {
         gang: WorkloadUid,
-        epoch: u32,
+        since: Timestamp,
     },
+    /// Somebody who was told to wait may be looked at again.
+    BackOffOver,
     Forgotten(WorkloadUid),
 }
 

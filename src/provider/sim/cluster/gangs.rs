@@ -64,8 +64,10 @@ pub struct Gang {
     pub epoch: u32,
     pub finished: bool,
     pub saved: Option<Timestamp>,
-    /// Since when all its pods run.
+    /// Since when all its pods run, or since it last saved its work.
     pub running: Option<Timestamp>,
+    /// Since when it holds quota without all its pods ready.
+    pub unready: Option<Timestamp>,
     /// Seconds of work that are saved.
     pub done_secs: u32,
     /// Why it waits, in the words of the model.
@@ -141,6 +143,7 @@ impl ClusterState {
             finished: false,
             saved: None,
             running: None,
+            unready: None,
             done_secs: 0,
             waits: None,
         };
@@ -197,7 +200,10 @@ impl ClusterState {
 
     pub(super) fn suspend(&mut self, uid: &WorkloadUid, mark: &Mark) -> Result<(), ProviderError> {
         let gang = self.gangs.get_mut(uid).ok_or_else(|| absent(&format!("workloads.kueue.x-k8s.io \"{uid}\"")))?;
-        gang.marks.insert(SUSPENDED.into(), mark.text());
+        if !gang.marks.contains_key(SUSPENDED) {
+            // One that somebody else deactivated is not ours to activate.
+            gang.marks.insert(SUSPENDED.into(), Mark { cordoned_before: !gang.active, ..mark.clone() }.text());
+        }
         if std::mem::replace(&mut gang.active, false) {
             self.records.counts.suspends += 1;
             self.soon(SEEN, Happening::Deactivated(uid.clone()));
@@ -209,7 +215,8 @@ impl ClusterState {
     pub(super) fn resume(&mut self, uid: &WorkloadUid) -> Result<(), ProviderError> {
         let gang = self.gangs.get_mut(uid).ok_or_else(|| absent(&format!("workloads.kueue.x-k8s.io \"{uid}\"")))?;
         gang.marks.remove(ASKED);
-        if gang.marks.remove(SUSPENDED).is_some() {
+        let ours = gang.marks.remove(SUSPENDED).is_some_and(|mark| !Mark::parse(&mark).cordoned_before);
+        if ours {
             gang.active = true;
             self.poke_kueue(PROMPT);
         }
@@ -251,9 +258,10 @@ impl ClusterState {
         if why == Why::Deactivated && gang.active {
             // Seen on a real Kueue: active again before the quota is released, and the job goes on running.
             gang.evicted = None;
+            self.soon(PODS, Happening::FillGang(uid.clone()));
             return;
         }
-        (gang.held, gang.running) = (None, None);
+        (gang.held, gang.running, gang.unready) = (None, None, None);
         let name = gang.spec.name.clone();
         if why == Why::Deactivated {
             self.stop_pods(uid);
@@ -278,11 +286,22 @@ impl ClusterState {
         gang.held = Some(Held { since: now, queue: queue.clone(), flavors, nodes });
         (gang.evicted, gang.waits, gang.not_before) = (None, None, None);
         gang.epoch += 1;
-        let (epoch, name) = (gang.epoch, gang.spec.name.clone());
+        let name = gang.spec.name.clone();
         self.records.counts.admissions += 1;
         self.note(Entry::Admitted { gang: name });
         self.soon(PODS, Happening::FillGang(uid.clone()));
-        self.soon(PODS_READY, Happening::Unready { gang: uid.clone(), epoch });
+        self.gang_lost_readiness(uid);
+    }
+
+    /// Not all pods are ready: from now on Kueue counts its patience.
+    pub(super) fn gang_lost_readiness(&mut self, uid: &WorkloadUid) {
+        let now = self.now;
+        let Some(gang) = self.gangs.get_mut(uid) else { return };
+        gang.running = None;
+        if gang.unready.is_none() {
+            gang.unready = Some(now);
+            self.soon(PODS_READY, Happening::Unready { gang: uid.clone(), since: now });
+        }
     }
 
     /// The Job controller makes the pods that are missing, each for the node that Kueue chose.
@@ -303,7 +322,7 @@ impl ClusterState {
         for (node, pods) in wanted {
             let there = self.pods.of(&name).filter(|(_, pod)| pod.is_active() && pod.pinned == node).count();
             for _ in there..pods as usize {
-                let (pod_name, pod_uid) = self.pod_name(&name, "");
+                let (pod_name, pod_uid) = self.pod_name(&name);
                 let mut pod = Pod::new(pod_uid, Owner::Gang(uid.clone()), &name, template.clone(), self.now);
                 pod.pinned = node.clone();
                 self.pods.insert(pod_name, pod);
@@ -332,17 +351,18 @@ impl ClusterState {
         if running < gang.spec.pods as usize {
             return;
         }
-        let (epoch, left) = (gang.epoch, gang.spec.work_secs.map(|all| all.saturating_sub(gang.done_secs)));
-        if let Some(left) = left {
-            self.soon(SignedDuration::from_secs(left.into()), Happening::Finishes { gang: uid.clone(), epoch });
+        if let Some(left) = gang.spec.work_secs.map(|all| all.saturating_sub(gang.done_secs)) {
+            self.soon(SignedDuration::from_secs(left.into()), Happening::Finishes(uid.clone()));
         }
         if let Some(gang) = self.gangs.get_mut(uid) {
-            gang.running = Some(now);
+            (gang.running, gang.unready) = (Some(now), None);
         }
     }
 
-    pub(super) fn gang_finishes(&mut self, uid: &WorkloadUid, epoch: u32) {
-        if self.gangs.get(uid).is_some_and(|gang| gang.epoch == epoch && gang.runs() && gang.running.is_some()) {
+    pub(super) fn gang_finishes(&mut self, uid: &WorkloadUid) {
+        let Some(gang) = self.gangs.get(uid).filter(|gang| gang.runs()) else { return };
+        let (Some(running), Some(work)) = (gang.running, gang.spec.work_secs) else { return };
+        if i64::from(gang.done_secs) + self.now.duration_since(running).as_secs() >= i64::from(work) {
             self.end_gang(uid);
         }
     }
@@ -373,15 +393,15 @@ impl ClusterState {
     }
 
     /// Not all pods became ready in time: the gang queues again, behind those that came meanwhile.
-    pub(super) fn gang_unready(&mut self, uid: &WorkloadUid, epoch: u32) {
+    pub(super) fn gang_unready(&mut self, uid: &WorkloadUid, since: Timestamp) {
         let (now, back) = (self.now, super::later(self.now, BACK_OFF));
         let Some(gang) = self.gangs.get_mut(uid) else { return };
-        if gang.epoch != epoch || !gang.runs() || gang.running.is_some() {
+        if !gang.runs() || gang.unready != Some(since) {
             return;
         }
         (gang.place, gang.not_before) = (now, Some(back));
         self.evict_gang(uid, Why::PodsReadyTimeout);
-        self.poke_at(back);
+        self.soon(BACK_OFF, Happening::BackOffOver);
     }
 }
 

@@ -147,7 +147,7 @@ impl ClusterState {
         let missing = self.daemons.iter().filter(|(name, _)| !here(name));
         let missing: Vec<_> = missing.map(|(name, daemon)| (name.clone(), daemon.template.clone())).collect();
         for (daemon, template) in missing {
-            let (name, uid) = self.pod_name(&daemon, "");
+            let (name, uid) = self.pod_name(&daemon);
             let pod = Pod::new(uid, Owner::Daemon(daemon.clone()), &daemon, template, self.now);
             self.pods.insert(name.clone(), pod);
             self.bind(&name, &at.name);
@@ -173,7 +173,7 @@ impl ClusterState {
             self.delete_pod(&pod);
         }
         for _ in have..wanted {
-            let (pod_name, uid) = self.pod_name(name, "");
+            let (pod_name, uid) = self.pod_name(name);
             let pod = Pod::new(uid, Owner::Service(name.clone()), name, template.clone(), self.now);
             self.pods.insert(pod_name, pod);
         }

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::ClusterState;
@@ -74,10 +73,6 @@ impl ClusterState {
                 }
             }
         }
-    }
-
-    pub(super) fn poke_at(&mut self, at: Timestamp) {
-        self.poke_kueue(at.duration_since(self.now));
     }
 
     /// The cluster as the queue model sees it.
@@ -158,8 +153,8 @@ impl ClusterState {
         let mut used = BTreeMap::new();
         for (_, pod) in self.pods.on(name).filter(|(_, pod)| !pod.is_over()) {
             let gang = pod.gang().and_then(|uid| self.gangs.get(uid));
-            let placed_elsewhere = gang.is_some_and(|gang| gang.runs() && pod.pinned.is_none());
-            if pod.gang().is_none() || placed_elsewhere {
+            let by_scheduler = gang.is_some_and(|gang| gang.runs() && pod.pinned.is_none());
+            if pod.gang().is_none() || by_scheduler {
                 take(&mut used, &pod.template.requests, 1);
             }
         }

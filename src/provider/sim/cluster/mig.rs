@@ -181,19 +181,23 @@ impl ClusterState {
             let run = node.gpus.pause_plugin();
             self.soon(PLUGIN_AGAIN, Happening::PluginUp { node: at.clone(), run });
         }
-        self.soon(MANAGER_HEARS, Happening::MigActs(at.clone()));
+        let heard =
+            self.same_node(at).is_some_and(|node| node.labels.get(MIG_CONFIG) == node.gpus.manager.acted.as_ref());
+        if !heard {
+            self.soon(MANAGER_HEARS, Happening::MigActs(at.clone()));
+        }
     }
 
     pub(super) fn plugin_up(&mut self, at: &NodeRef, run: u32) {
         let key = ObjectKey::namespaced(ObjectKind::ConfigMap, NAMESPACE, DEVICE_PLUGIN);
         let file = self.mounted.get(&key).and_then(|body| body.get("data")).cloned();
-        let Some(node) = self.same_node(at).filter(|node| node.ready && node.gpus.plugin.run == run) else { return };
+        let Some(node) = self.same_node(at).filter(|node| !node.dead && node.gpus.plugin.run == run) else { return };
         let order = node.labels.get(PLUGIN_CONFIG).cloned();
         let shares = match &order {
             None => Some(BTreeMap::new()),
             Some(name) => file.as_ref().and_then(|data| data.get(name)?.as_str()).and_then(sharing),
         };
-        let Some(shares) = shares else {
+        let Some(shares) = shares.filter(|_| node.ready) else {
             self.soon(PLUGIN_CRASH_LOOP, Happening::PluginUp { node: at.clone(), run });
             return;
         };

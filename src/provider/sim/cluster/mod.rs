@@ -167,8 +167,9 @@ impl ClusterState {
             Happening::FillGang(gang) => self.fill_gang(&gang),
             Happening::RankLost(gang) => self.rank_lost(&gang),
             Happening::Saved(gang) => self.gang_saved(&gang),
-            Happening::Finishes { gang, epoch } => self.gang_finishes(&gang, epoch),
-            Happening::Unready { gang, epoch } => self.gang_unready(&gang, epoch),
+            Happening::Finishes(gang) => self.gang_finishes(&gang),
+            Happening::Unready { gang, since } => self.gang_unready(&gang, since),
+            Happening::BackOffOver => self.poke_kueue(PROMPT),
             Happening::Forgotten(gang) => self.forget_gang(&gang),
         }
     }

@@ -202,6 +202,7 @@ impl ClusterState {
         }
         self.soon(SignedDuration::ZERO, Happening::Daemons(at.clone()));
         self.start_gpu_stack(at);
+        self.labels_written(at);
         self.pods_return(&at.name);
         self.poke_both();
     }

@@ -40,6 +40,8 @@ pub struct Pod {
     pub template: Arc<PodTemplate>,
     /// The only node that it may go to.
     pub pinned: Option<NodeName>,
+    /// Where others are being pushed away for it.
+    pub nominated: Option<NodeName>,
     pub created: Timestamp,
     pub started: Option<Timestamp>,
     pub terminating: Option<Timestamp>,
@@ -130,6 +132,7 @@ impl Pod {
             app: app.clone(),
             template,
             pinned: None,
+            nominated: None,
             created,
             started: None,
             terminating: None,
@@ -378,11 +381,16 @@ impl ClusterState {
         }
     }
 
-    /// A name as controllers make them: five characters at the end.
-    pub(super) fn pod_name(&mut self, owner: &NamespacedName, middle: &str) -> (NamespacedName, String) {
-        let uid = self.uid();
-        let name = format!("{}{middle}-{}", owner.name, &uid[uid.len() - 5..]);
-        (NamespacedName { namespace: owner.namespace.clone(), name: name.into() }, uid)
+    /// A name as controllers make them, with an end of its own, and a UID.
+    pub(super) fn pod_name(&mut self, owner: &NamespacedName) -> (NamespacedName, String) {
+        loop {
+            let uid = self.uid();
+            let name = format!("{}-{}", owner.name, &uid[uid.len() - 5..]);
+            let name = NamespacedName { namespace: owner.namespace.clone(), name: name.into() };
+            if self.pods.get(&name).is_none() {
+                return (name, uid);
+            }
+        }
     }
 
     /// Pods that would not be placed on this node now and are told to leave it by a taint.

@@ -11,6 +11,9 @@ use crate::ids::{NamespacedName, NodeName, ResourceName};
 
 type Amounts = BTreeMap<ResourceName, i64>;
 
+/// Each push looks at every node: a pass of a large cluster does a few and comes back.
+const MOST_PUSHES: u32 = 50;
+
 /// What is free, found out once a pass for each node that is asked for.
 #[derive(Default)]
 struct Free {
@@ -51,6 +54,7 @@ impl ClusterState {
     /// room: the emptiest first, as the default scoring has it.
     pub(super) fn schedule(&mut self) {
         self.knobs.schedule_at = None;
+        let mut pushes = 0;
         let mut free = Free::default();
         let mut rounds: BTreeMap<NamespacedName, VecDeque<NodeName>> = BTreeMap::new();
         let mut waiting: Vec<(NamespacedName, Pod)> = self
@@ -74,9 +78,12 @@ impl ClusterState {
                     take_from(free, &template.requests);
                 }
                 self.bind(&name, &node);
-            } else if template.priority > 0 {
-                self.push_away(&pod);
+            } else if template.priority > 0 && pushes < MOST_PUSHES {
+                pushes += u32::from(self.push_away(&name, &pod));
             }
+        }
+        if pushes == MOST_PUSHES {
+            self.poke_scheduler();
         }
     }
 
@@ -106,8 +113,12 @@ impl ClusterState {
 
     /// Preemption by the scheduler: pods of lower priority are deleted to make room, one rank of a gang as soon as any
     /// other pod. The node with the least important victims, then with the fewest, is taken.
-    fn push_away(&mut self, pod: &Pod) {
+    fn push_away(&mut self, pod_name: &NamespacedName, pod: &Pod) -> bool {
         let template = &pod.template;
+        let leaving = |node: &NodeName| self.pods.on(node).any(|(_, other)| other.terminating.is_some());
+        if pod.nominated.as_ref().is_some_and(leaving) {
+            return false;
+        }
         let pinned = |name: &NodeName| pod.pinned.as_ref().is_none_or(|pinned| pinned == name);
         let suited = self.nodes.iter().filter(|(name, node)| pinned(name) && suits(node, template));
         let choice = suited.filter_map(|(name, node)| {
@@ -115,10 +126,14 @@ impl ClusterState {
             let highest = victims.iter().map(|(priority, _)| *priority).max()?;
             Some((highest, victims.len(), name.clone(), victims))
         });
-        let Some((.., victims)) = choice.min() else { return };
+        let Some((_, _, node, victims)) = choice.min() else { return false };
+        if let Some(found) = self.pods.get_mut(pod_name) {
+            found.nominated = Some(node);
+        }
         for (_, victim) in victims {
             self.delete_pod(&victim);
         }
+        true
     }
 
     /// Whom to push away here, or nothing where that would not help or is under way already.

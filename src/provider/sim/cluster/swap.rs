@@ -15,10 +15,9 @@ const BACK_OFF: SignedDuration = SignedDuration::from_secs(8);
 
 impl ClusterState {
     pub(super) fn rank_lost(&mut self, uid: &WorkloadUid) {
-        let Some(gang) = self.gangs.get_mut(uid).filter(|gang| gang.runs()) else { return };
-        gang.running = None;
-        let gang = &self.gangs[uid];
+        let Some(gang) = self.gangs.get(uid).filter(|gang| gang.runs()) else { return };
         let sick = self.sick_nodes(gang);
+        self.gang_lost_readiness(uid);
         match sick.as_slice() {
             [] => self.soon(BACK_OFF, Happening::FillGang(uid.clone())),
             [node] => match self.replacement(uid, node) {
