@@ -205,7 +205,7 @@ async fn refuse(
     change: LedgerChange,
     error: &ProviderError,
 ) -> Result<(), Turn> {
-    spend::refund(walk, step, memory).await;
+    spend::void(walk, step, memory).await;
     let end = EventKind::Failed { class: retry::name(error.class).into(), why: error.message.clone() };
     owe(walk, step, memory, change, end).await
 }

@@ -82,6 +82,17 @@ pub(super) async fn refund(walk: &Walk<'_>, step: &Step, memory: &mut Memory) {
     let _ = walk.record(&[change], &|_, _| Guard::Go).await;
 }
 
+/// Gives back what was taken for a request that was answered with a definite no, by this run or by one that crashed.
+pub(super) async fn void(walk: &Walk<'_>, step: &Step, memory: &mut Memory) {
+    if memory.paid.is_none()
+        && let Ok(head) = walk.head().await
+    {
+        let purpose = purpose(step);
+        memory.paid = head.spent.into_iter().find(|(_, spent)| spent.contains(&purpose)).map(|(digest, _)| digest);
+    }
+    refund(walk, step, memory).await;
+}
+
 /// Whether it is paid already, or can be; else why not.
 fn covered(approval: Option<&Digest>, step: &Step, head: &Head) -> Result<bool, String> {
     let purpose = purpose(step);

@@ -188,7 +188,7 @@ struct Job<'w> {
 
 enum Finished {
     Step(usize, Memory, Turn),
-    Look(Vec<usize>, Observed),
+    Look(Vec<usize>, Box<Observed>),
 }
 
 /// A step that waits for its fact.
@@ -207,6 +207,8 @@ struct Frontier<'w, 'a> {
     dependents: Vec<Vec<usize>>,
     ended: Vec<bool>,
     ready: BTreeSet<usize>,
+    /// Those of the ready that only wait.
+    ready_to_wait: BTreeSet<usize>,
     again: BTreeMap<usize, (Timestamp, Memory)>,
     watched: BTreeMap<usize, Watched>,
     jobs: Vec<Job<'w>>,
@@ -233,11 +235,31 @@ impl<'w, 'a> Frontier<'w, 'a> {
                 dependents[before].push(at);
             }
         }
-        let ready = (0..steps.len()).filter(|at| missing[*at] == 0).collect();
-        let ended = vec![false; steps.len()];
-        let begun = walk.world.clock.now();
-        let (again, watched) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { walk, begun, missing, dependents, ended, ready, again, watched, jobs: Vec::new() })
+        let first: Vec<usize> = (0..steps.len()).filter(|at| missing[*at] == 0).collect();
+        let mut frontier = Self {
+            walk,
+            begun: walk.world.clock.now(),
+            missing,
+            dependents,
+            ended: vec![false; steps.len()],
+            ready: BTreeSet::new(),
+            ready_to_wait: BTreeSet::new(),
+            again: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            jobs: Vec::new(),
+        };
+        first.into_iter().for_each(|at| frontier.make_ready(at));
+        Ok(frontier)
+    }
+
+    fn make_ready(&mut self, at: usize) {
+        let step = self.step(at);
+        let only_waits = matches!(step.action, Action::Await(_)) && step.requires.is_empty();
+        if only_waits {
+            self.ready_to_wait.insert(at)
+        } else {
+            self.ready.insert(at)
+        };
     }
 
     fn step(&self, at: usize) -> &'w Step {
@@ -267,6 +289,12 @@ impl<'w, 'a> Frontier<'w, 'a> {
             self.work(at, memory);
             free -= 1;
         }
+        for at in std::mem::take(&mut self.ready_to_wait) {
+            // Nothing to call: it takes nobody's place, and is looked at together with the others.
+            let mut memory = Memory::default();
+            self.walk.start(self.step(at), &mut memory);
+            self.watched.insert(at, Watched { since: now, due: now, memory });
+        }
         for _ in 0..free {
             let Some(at) = self.ready.pop_first() else { break };
             self.work(at, Memory { since: Some(now), ..Memory::default() });
@@ -295,7 +323,7 @@ impl<'w, 'a> Frontier<'w, 'a> {
         let world = self.walk.world;
         let work = Box::pin(async move {
             let seen = gate::look(world, &subjects).await;
-            Finished::Look(due, seen)
+            Finished::Look(due, Box::new(seen))
         });
         self.jobs.push(Job { step: None, work });
         self.jobs.sort_by_key(|job| job.step);
@@ -396,7 +424,7 @@ impl<'w, 'a> Frontier<'w, 'a> {
             for next in self.dependents[at].clone() {
                 self.missing[next] -= 1;
                 if self.missing[next] == 0 && !self.ended[next] {
-                    self.ready.insert(next);
+                    self.make_ready(next);
                 }
             }
             return;
