@@ -213,8 +213,8 @@ impl<'a> Case<'a> {
 
     /// The slot that a node serves: its instance is the slot's, or it is claimed for it.
     pub fn slot_of_node(&self, name: &NodeName) -> Option<&SlotId> {
-        let claimed = self.slot_of_claimed.get(name);
-        claimed.or_else(|| self.slot_of_instance.get(self.node(name)?.instance.as_ref()?))
+        let launched = || self.slot_of_instance.get(self.node(name)?.instance.as_ref()?);
+        launched().or_else(|| self.slot_of_claimed.get(name))
     }
 
     /// What is remembered of a pool, also under the name that it had.

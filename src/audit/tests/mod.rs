@@ -1,1 +1,14 @@
-//! tests
+//! Plans of the normal flows, which pass, and each of their mutations, which is caught by the law that it breaks.
+
+mod bench;
+mod budgets;
+mod drains;
+mod flows;
+mod launches;
+mod money;
+mod owners;
+mod quotas;
+mod records;
+mod scale;
+
+use super::*;

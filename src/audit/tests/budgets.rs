@@ -1,0 +1,275 @@
+//! How much may go at once and in an hour, and what people are told of it.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+use super::bench::*;
+use super::flows::*;
+use crate::effect::*;
+use crate::fleet::policy::Remedy;
+use crate::fleet::updates::Canary;
+use crate::observed::*;
+use crate::plan::*;
+use crate::units::Duration;
+
+const REMOVALS: &str = "hourly limit";
+const APPROVED: &str = "many nodes is approved";
+const HEALTH: &str = "health takes";
+const UNAVAILABLE: &str = "maxUnavailable";
+const READY: &str = "must stay up";
+const LEGAL: &str = "cut only as";
+const EFFECTS: &str = "effects of a plan";
+
+/// Removes the last nodes of `train`.
+fn removing(count: u32) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    let left = 10 - count;
+    let train = bench.input.target.pools.get_mut("train").unwrap();
+    (train.nodes, train.parts[0].nodes) = (left, left);
+    for index in left..10 {
+        bench.drain("train", index, "remove", &Reason::NotWanted, &[]);
+        bench.terminate("train", index, &Reason::NotWanted);
+    }
+    bench
+}
+
+#[test]
+fn removals_by_choice_keep_the_hourly_limit() {
+    let limit = |bench: &mut Bench, limit: u32| bench.standing().limits.nodes_removed_per_hour = limit;
+    remove().with(|bench| limit(bench, 1)).passes();
+    remove().with(|bench| limit(bench, 0)).breaks(REMOVALS, "1 more are planned, 0 may be");
+    let earlier = |minutes: i64, index: u32| {
+        let mut bench = remove().with(|bench| limit(bench, 1));
+        let at = bench.input.now - SignedDuration::from_mins(minutes);
+        bench.input.ledger.pools.get_mut("train").unwrap().removed.push((index, at));
+        bench
+    };
+    earlier(59, 2).breaks(REMOVALS, "1 were removed");
+    earlier(61, 2).passes();
+    // Begun before a crash: the same removal.
+    earlier(5, 9).passes();
+    // Of another node in the same slot: another removal.
+    earlier(5, 9)
+        .with(|bench| {
+            let since = bench.input.now - SignedDuration::from_mins(2);
+            bench.slot("train", 9).launched = Some(since);
+        })
+        .breaks(REMOVALS, "1 were removed");
+    returning(RECLAIM).with(|bench| limit(bench, 0)).passes();
+}
+
+#[test]
+fn a_removal_of_many_nodes_needs_an_open_approval() {
+    removing(2).passes();
+    removing(3).breaks(APPROVED, "3 of 22 nodes");
+    let opened = |count: u32| {
+        let mut bench = removing(3);
+        let left = Effects::one(Verb::Terminate, pool("train"), Amount::count(count));
+        let opened = Opened { left, by: "ana".into(), at: bench.input.now };
+        bench.input.ledger.head.approvals.insert(digest(b"x"), opened);
+        bench
+    };
+    opened(3).passes();
+    opened(2).breaks(APPROVED, "no open approval covers");
+}
+
+#[test]
+fn health_takes_no_more_nodes_than_its_policy_allows() {
+    let sick = |indexes: &[u32]| {
+        let mut bench = Bench::settled(NOON);
+        let reason = Reason::Sick { remedy: Remedy::Reboot, symptom: "Xid 79".into() };
+        indexes.iter().for_each(|index| bench.drain("train", *index, "reboot", &reason, &[]));
+        bench
+    };
+    sick(&[3]).passes();
+    sick(&[3, 4]).breaks(HEALTH, "2 nodes of pool train would be out, and 1 may be");
+    sick(&[3]).with(|bench| bench.cordoned("train", 5, "quarantine")).breaks(HEALTH, "2 nodes");
+    // What a person took out is not held against the policy.
+    sick(&[3])
+        .with(|bench| {
+            bench.cordoned("train", 5, "quarantine");
+            let quarantine = Quarantine { by: "ana".into(), at: bench.input.now, reason: "x".into() };
+            bench.input.ledger.head.quarantined.insert(node("train", 5), quarantine);
+        })
+        .passes();
+    sick(&[3])
+        .with(|bench| bench.standing().pools.get_mut("train").unwrap().health = None)
+        .breaks(HEALTH, "no health policy");
+}
+
+fn updating(indexes: &[u32]) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    for index in indexes {
+        bench.drain("train", *index, "replace", &Reason::Outdated, &[]);
+        bench.terminate("train", *index, &Reason::Outdated);
+        bench.launch("train", *index, Reason::Outdated, &[&format!("gone train/{index}")]);
+    }
+    bench
+}
+
+#[test]
+fn updates_take_out_no_more_nodes_than_the_pool_allows() {
+    updating(&[1, 2]).passes();
+    updating(&[1, 2, 3]).breaks(UNAVAILABLE, "3 nodes of pool train would be out for updates, 2 may be");
+    updating(&[1, 2]).with(|bench| bench.cordoned("train", 7, "replace")).breaks(UNAVAILABLE, "3 nodes");
+    updating(&[1, 2]).with(|bench| bench.cordoned("train", 1, "replace")).passes();
+    updating(&[1, 2]).with(|bench| bench.cordoned("train", 7, "quarantine")).passes();
+    let away = |bench: &mut Bench| {
+        let at = bench.input.now - SignedDuration::from_mins(5);
+        bench.input.ledger.pools.get_mut("train").unwrap().removed.push((7, at));
+        bench.instance("train", 7, |seen| seen.state = InstanceState::Pending);
+        edit(&mut bench.input.observed.cluster.nodes, |nodes| drop(nodes.remove(&node("train", 7))));
+    };
+    updating(&[1, 2]).with(away).breaks(UNAVAILABLE, "3 nodes");
+}
+
+#[test]
+fn a_gang_counts_as_one_however_many_nodes_it_spans() {
+    let mut bench = Bench::settled(NOON);
+    bench.gang("bert", "vision", "research", &[("train", 1), ("train", 2), ("train", 3)]);
+    for index in 1..=3 {
+        bench.drain("train", index, "replace", &Reason::Outdated, &["bert"]);
+    }
+    for index in 1..=3 {
+        bench.find(&format!("empty train/{index}")).after.push("suspend bert".into());
+    }
+    bench.plan.steps.sort_by_key(|step| match step.id.as_str().split(' ').next() {
+        Some("cordon") => 0,
+        Some("settle") => 1,
+        Some("suspend") => 2,
+        _ => 3,
+    });
+    bench.passes();
+}
+
+#[test]
+fn the_canary_moves_first_and_is_watched() {
+    let canary = |indexes: &[u32], hours: u64| {
+        let mut bench = updating(indexes);
+        let canary = Canary { nodes: 1, r#for: Duration::hours(hours) };
+        bench.standing().pools.get_mut("train").unwrap().updates.canary = Some(canary);
+        bench
+    };
+    canary(&[1], 100).passes();
+    canary(&[1, 2], 100).breaks(UNAVAILABLE, "before its canary of 1");
+    // The others run the version for 48 hours already.
+    canary(&[1, 2], 24).passes();
+}
+
+#[test]
+fn slices_that_must_stay_up_do_while_a_pool_is_cut() {
+    let keeping = |keep: u32| {
+        let mut bench = Bench::settled(NOON);
+        let reason = Reason::Layout { from: None, to: "halves".into() };
+        for index in [3, 4] {
+            bench.drain("serve", index, "cut", &reason, &[]);
+            bench.cut("serve", index, "halves", &reason);
+        }
+        bench.standing().layouts.get_mut("halves").unwrap().keep_ready = BTreeMap::from([("3g.40gb".into(), keep)]);
+        bench
+    };
+    keeping(64).passes();
+    keeping(65).breaks(READY, "64 slices 3g.40gb would be up, and 65 must be");
+    // Nodes that do not serve anyway are no loss.
+    let mut out = keeping(80);
+    for index in 3..6 {
+        out.node("serve", index, |node| node.ready = false);
+    }
+    out.passes();
+}
+
+#[test]
+fn a_node_is_cut_only_as_its_pool_may_be_and_holds_what_is_promised() {
+    let change = |bench: &mut Bench, change: fn(&mut LaidOut)| {
+        if let Action::Cluster(ClusterAction::Cut { laid_out, .. }) = &mut bench.find("cut serve/0").action {
+            change(laid_out);
+        }
+    };
+    lend()
+        .with(|bench| change(bench, |laid_out| drop(laid_out.labels.insert("a".into(), "b".into()))))
+        .breaks(LEGAL, "no layout");
+    for (layout, resource) in
+        [("whole", "nvidia.com/gpu"), ("halves", "nvidia.com/mig-3g.40gb"), ("whole", "nvidia.com/mig-9g.99gb")]
+    {
+        let mut bench = if layout == "whole" { lend() } else { returning(RECLAIM) };
+        let layouts = &mut bench.input.desired.pools.get_mut("serve").unwrap().layouts;
+        let promise = layouts.get_mut(layout).unwrap();
+        promise.allocatable.insert(resource.into(), 17);
+        let promise = promise.clone();
+        if let Action::Cluster(ClusterAction::Cut { laid_out, .. }) = &mut bench.find("cut serve/0").action {
+            *laid_out = promise;
+        }
+        bench.breaks(LEGAL, "cannot hold");
+    }
+}
+
+#[test]
+fn effects_cover_what_the_steps_do() {
+    for id in ["terminate train/3", "launch train/3"] {
+        replace().edit(id, |step| step.effects = Effects::default()).breaks(EFFECTS, "do not say");
+    }
+    replace().edit("suspend bert", |step| step.effects = Effects::default()).breaks(EFFECTS, "vision is disturbed");
+    replace()
+        .edit("suspend bert", |step| step.effects = disturbs("train", "vision", 100))
+        .breaks(EFFECTS, "tier as high");
+    lend().edit("cut serve/0", |step| step.effects = Effects::default()).breaks(EFFECTS, "`cut`");
+    let mut hidden = replace();
+    hidden.seal();
+    hidden.plan.effects = Effects::default();
+    hidden.plan.digest = hidden.plan.effects.digest();
+    let found = super::audit(&hidden.input, hidden.plan.clone()).unwrap_err();
+    assert!(found.iter().any(|violation| violation.what.contains("terminate pool/train")), "{found:#?}");
+    let mut wrong = replace();
+    wrong.seal();
+    wrong.plan.digest = digest(b"another");
+    let found = super::audit(&wrong.input, wrong.plan.clone()).unwrap_err();
+    assert_eq!(
+        found[0].to_string(),
+        "the effects of a plan bound what its steps do: the digest is not that of the effects"
+    );
+}
+
+#[test]
+fn who_is_disturbed_by_choice_is_asked_for() {
+    replace()
+        .edit("suspend bert", |step| step.consent = Consent::Standing)
+        .breaks("disturbed by choice", "asks nobody");
+}
+
+#[test]
+fn everything_wanted_is_in_a_step_or_held() {
+    const SLOTS: &str = "every slot";
+    const OBJECTS: &str = "every object";
+    let mut lacks = Bench::settled(NOON);
+    lacks.instance("train", 3, |seen| seen.state = InstanceState::Terminated);
+    lacks.breaks(SLOTS, "train/3 has no node");
+    let mut surplus = Bench::settled(NOON);
+    surplus.input.target.pools.get_mut("train").unwrap().nodes = 9;
+    surplus.breaks(SLOTS, "train/9 is not wanted");
+    let mut spoken = Bench::settled(NOON);
+    spoken.input.target.pools.get_mut("train").unwrap().nodes = 9;
+    spoken.plan.held.push(held(pool("train")));
+    spoken.passes();
+    let mut left_out = Bench::settled(NOON);
+    left_out.input.target.pools.get_mut("train").unwrap().nodes = 9;
+    left_out.plan.left_out.push(pool("train"));
+    left_out.passes();
+
+    let key = ObjectKey::cluster(ObjectKind::ClusterQueue, "vision");
+    let change = |change: fn(&mut ObjectSeen)| {
+        let mut bench = Bench::settled(NOON);
+        edit(&mut bench.input.observed.cluster.objects, |all| change(all.get_mut(&key).unwrap()));
+        bench
+    };
+    change(|there| there.written = Some(digest(b"older"))).breaks(OBJECTS, "ClusterQueue/vision differs");
+    let at = crate::fleet::testing::at(NOON);
+    let mut moved = change(|there| there.body = serde_json::json!({"spec": {}}));
+    edit(&mut moved.input.observed.cluster.objects, |all| {
+        all.get_mut(&key).unwrap().moved_by = Some(("kubectl".into(), at))
+    });
+    moved.breaks(OBJECTS, "ClusterQueue/vision differs");
+    let mut said = change(|there| there.written = Some(digest(b"older")));
+    said.plan.held.push(held(Thing::Quota("vision".into())));
+    said.passes();
+}

@@ -1,0 +1,193 @@
+//! What is not ours, is kept by a person, is frozen, or was not read stays as it is.
+
+use super::bench::*;
+use super::flows::*;
+use crate::effect::marks::HANDS_OFF;
+use crate::effect::*;
+use crate::observed::*;
+use crate::plan::*;
+
+const INSTANCES: &str = "own instances";
+const NODES: &str = "nodes that serve a slot";
+const OBJECTS: &str = "objects that are ours";
+const FROZEN: &str = "under a freeze";
+const HANDS: &str = "hands-off";
+const WHOLE: &str = "not whole";
+const SHRUNK: &str = "shrank";
+const FORGOTTEN: &str = "forgotten";
+
+#[test]
+fn an_instance_needs_our_tag_and_our_record() {
+    remove().with(|bench| bench.instance("train", 9, |seen| seen.tag = None)).breaks(INSTANCES, "our tag");
+    let foreign = |bench: &mut Bench| bench.instance("train", 9, |seen| seen.tag.as_mut().unwrap().fleet = "x".into());
+    remove().with(foreign).breaks(INSTANCES, "our tag");
+    remove()
+        .with(|bench| bench.slot("train", 9).instance = Some("i-other".into()))
+        .breaks_also(INSTANCES, "does not know");
+    // An orphan is adopted before it is touched.
+    let orphan = |bench: &mut Bench| bench.slot("train", 9).instance = None;
+    remove().with(orphan).breaks_also(INSTANCES, "does not know");
+}
+
+#[test]
+fn a_node_that_serves_no_slot_is_left_alone() {
+    let mut bench = Bench::settled(NOON);
+    bench.input.ledger.pools.get_mut("own").unwrap().slots.remove(&1);
+    bench.plan.held.push(held(pool("own")));
+    let mark = marks::Mark::new(bench.input.now, "cut");
+    let cordon = cluster(ClusterAction::Cordon { node: node("own", 1), mark });
+    bench.step("cordon", cordon, Reason::Wanted, &[]);
+    bench.breaks(NODES, "own-1 serves no slot");
+    let mut bench = Bench::settled(NOON);
+    let uncordon = cluster(ClusterAction::Uncordon { node: node("train", 1) });
+    bench.step("uncordon", uncordon, Reason::LeftOver, &[]);
+    bench.breaks(NODES, "does not carry our cordon");
+}
+
+fn applying(object: Object) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    bench.step("apply", cluster(ClusterAction::Apply(object)), Reason::Wanted, &[]);
+    bench
+}
+
+#[test]
+fn an_object_of_somebody_else_is_taken_over_only_if_a_document_names_it() {
+    let foreign = |kind: ObjectKind, name: &str| {
+        let key = ObjectKey::cluster(kind, name);
+        let object = Bench::empty(NOON).input.desired.objects.iter().find(|object| object.key == key).cloned().unwrap();
+        let mut bench = applying(object);
+        edit(&mut bench.input.observed.cluster.objects, |all| {
+            let there = all.get_mut(&key).unwrap();
+            (there.written, there.body) = (None, serde_json::json!({"spec": {}, "value": 1}));
+        });
+        bench
+    };
+    foreign(ObjectKind::ClusterQueue, "night").passes();
+    foreign(ObjectKind::ResourceFlavor, "train").breaks(OBJECTS, "no document names it");
+    applying(queue("surprise", "train", "nvidia.com/gpu", 0)).breaks(OBJECTS, "not wanted");
+    applying(queue("vision", "train", "nvidia.com/gpu", 8)).breaks(OBJECTS, "another way than wanted");
+}
+
+#[test]
+fn only_what_a_document_retires_is_deleted() {
+    const RETIRED: &str = "a document retires";
+    let delete = |retire: bool, ours: bool| {
+        let mut bench = Bench::settled(NOON);
+        let key = ObjectKey::cluster(ObjectKind::ClusterQueue, "old");
+        let there = ObjectSeen {
+            body: serde_json::json!({}),
+            written: ours.then(|| digest(b"x")),
+            moved_by: None,
+            deleting: false,
+        };
+        edit(&mut bench.input.observed.cluster.objects, |all| all.insert(key.clone(), there));
+        if retire {
+            bench.input.desired.retired.push(key.clone());
+        }
+        bench.step("delete", cluster(ClusterAction::Delete(key)), Reason::NotWanted, &[]).effects =
+            Effects::one(Verb::Delete, Thing::Objects("ClusterQueue".into()), Amount::count(1));
+        bench
+    };
+    delete(true, true).passes();
+    delete(false, true).breaks(RETIRED, "no document retires");
+    delete(true, false).breaks(RETIRED, "not ours");
+}
+
+fn freeze(scope: Scope, all: bool) -> Freeze {
+    let at = crate::fleet::testing::at(NOON);
+    Freeze { scope, by: "ana".into(), at, reason: "incident".into(), all }
+}
+
+#[test]
+fn nothing_that_a_freeze_covers_is_done() {
+    for scope in [Scope::Fleet, Scope::Pool("train".into()), Scope::Node(node("train", 3))] {
+        replace()
+            .with(|bench| bench.input.ledger.head.frozen.push(freeze(scope, false)))
+            .breaks(FROZEN, "ana: incident");
+    }
+    for scope in [Scope::Pool("serve".into()), Scope::Node(node("train", 5))] {
+        replace().with(|bench| bench.input.ledger.head.frozen.push(freeze(scope, true))).passes();
+    }
+    replace().with(|bench| bench.standing().frozen = Some("stop".into())).breaks(FROZEN, "stop");
+    // The gang's other node is touched too.
+    let other = freeze(Scope::Node(node("train", 4)), false);
+    replace().with(|bench| bench.input.ledger.head.frozen.push(other)).breaks(FROZEN, "incident");
+}
+
+#[test]
+fn what_has_a_deadline_of_its_own_goes_on_unless_all_is_frozen() {
+    let leaving = |all: bool, noticed: bool| {
+        let mut bench = Bench::settled(NOON);
+        let at = bench.input.now + jiff::SignedDuration::from_mins(30);
+        if noticed {
+            bench.instance("burst", 1, |seen| seen.notice = Some(Notice { why: NoticeKind::Maintenance, at }));
+        }
+        let reason = Reason::Notice { why: NoticeKind::Maintenance, at };
+        bench.drain("burst", 1, "notice", &reason, &[]);
+        bench.input.ledger.head.frozen.push(freeze(Scope::Fleet, all));
+        bench
+    };
+    leaving(false, true).passes();
+    leaving(true, true).breaks(FROZEN, "incident");
+    leaving(false, false).breaks(FROZEN, "incident");
+    returning(HARD)
+        .with(|bench| bench.input.ledger.head.frozen.push(freeze(Scope::Fleet, false)))
+        .breaks(FROZEN, "incident");
+}
+
+#[test]
+fn a_node_that_a_person_keeps_is_left_alone_with_its_pods() {
+    for index in [3, 4] {
+        replace()
+            .with(|bench| {
+                bench.node("train", index, |node| drop(node.annotations.insert(HANDS_OFF.into(), "ana".into())))
+            })
+            .breaks(HANDS, &format!("train-{index}"));
+    }
+    replace()
+        .with(|bench| bench.node("train", 5, |node| drop(node.annotations.insert(HANDS_OFF.into(), "ana".into()))))
+        .passes();
+}
+
+#[test]
+fn nothing_is_destroyed_after_a_read_with_a_gap() {
+    remove().with(|bench| gap(&mut bench.input.observed.cloud.instances)).breaks(WHOLE, "timed out");
+    remove().with(|bench| gap(&mut bench.input.observed.cluster.nodes)).breaks(WHOLE, "timed out");
+    remove().with(|bench| gap(&mut bench.input.observed.cluster.pods)).breaks(WHOLE, "timed out");
+    lend().with(|bench| gap(&mut bench.input.observed.cluster.pods)).breaks(WHOLE, "timed out");
+    replace().with(|bench| gap(&mut bench.input.observed.cluster.workloads)).breaks(WHOLE, "timed out");
+    remove().with(|bench| gap(&mut bench.input.observed.cloud.groups)).passes();
+}
+
+#[test]
+fn nothing_is_destroyed_after_a_snapshot_that_shrank() {
+    let trusted = |instances: u32, nodes: u32| {
+        remove().with(|bench| bench.input.ledger.head.trusted = Some(Counts { instances, nodes }))
+    };
+    trusted(25, 22).passes();
+    trusted(26, 22).breaks(SHRUNK, "26 instances were believed, and 20");
+    trusted(20, 27).passes();
+    trusted(20, 28).breaks(SHRUNK, "28 nodes were believed");
+    // An instance that is listed as ended explains the node that went with it.
+    let mut explained = trusted(20, 28);
+    explained.instance("burst", 0, |seen| seen.state = InstanceState::Terminated);
+    explained.plan.held.push(held(pool("burst")));
+    explained.passes();
+    let shrunk = |bench: &mut Bench| bench.input.ledger.head.trusted = Some(Counts { instances: 99, nodes: 99 });
+    lend().with(shrunk).breaks(SHRUNK, "99");
+    // Work goes on being asked to leave by the tide.
+    let mut asked = returning(HARD);
+    asked.plan.steps.truncate(4);
+    assert_eq!(asked.plan.steps[3].id.as_str(), "empty serve/0");
+    asked.with(shrunk).passes();
+}
+
+#[test]
+fn a_pool_that_is_no_longer_named_keeps_its_nodes() {
+    let forget = |bench: &mut Bench| {
+        bench.input.target.pools.remove("train");
+        bench.standing().pools.remove("train");
+        bench.input.desired.objects.retain(|object| &*object.key.name != "train");
+    };
+    remove().with(forget).breaks(FORGOTTEN, "no document names pool train");
+}

@@ -1,0 +1,108 @@
+//! Quotas and priorities at every step of the way.
+
+use serde_json::json;
+
+use super::bench::*;
+use super::flows::*;
+use crate::effect::*;
+use crate::observed::*;
+use crate::plan::*;
+
+const CAPACITY: &str = "within what the nodes hold";
+const TIERS: &str = "order of their ranks";
+const GPU: &str = "nvidia.com/gpu";
+
+/// The queues of `train` as they are, and as they should be: each a queue of its own.
+fn moving(before: &[(&str, u32)], after: &[(&str, u32, &[&str])]) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    bench.input.desired.objects.retain(|object| &*object.key.name != "vision");
+    edit(&mut bench.input.observed.cluster.objects, |all| {
+        all.retain(|key, _| &*key.name != "vision");
+        for (name, nominal) in before {
+            let object = queue(name, "train", GPU, *nominal);
+            let there = ObjectSeen { body: object.body, written: Some(object.digest), moved_by: None, deleting: false };
+            all.insert(object.key, there);
+        }
+    });
+    for (name, nominal, waits) in after {
+        let object = queue(name, "train", GPU, *nominal);
+        bench.input.desired.objects.push(object.clone());
+        bench.step(name, cluster(ClusterAction::Apply(object)), Reason::Wanted, waits);
+    }
+    bench
+}
+
+#[test]
+fn quotas_are_no_more_than_the_nodes_hold() {
+    moving(&[], &[("a", 40, &[]), ("b", 40, &[])]).passes();
+    moving(&[], &[("a", 40, &[]), ("b", 41, &[])]).breaks(CAPACITY, "81 nvidia.com/gpu would be promised in train");
+    moving(&[("foreign", 60)], &[("a", 20, &[])]).passes();
+    moving(&[("foreign", 60)], &[("a", 21, &[])]).breaks(CAPACITY, "which holds 80");
+    // Spares are for nobody.
+    let mut spares = moving(&[], &[("a", 80, &[])]);
+    let parts = &mut spares.input.target.pools.get_mut("train").unwrap().parts;
+    let mut spare = parts[0].clone();
+    (spare.nodes, spare.purpose) = (1, crate::fleet::target::Purpose::Spare);
+    (parts[0].first, parts[0].nodes) = (1, 9);
+    parts.insert(0, spare);
+    spares.breaks(CAPACITY, "which holds 72");
+    // A cohort promises as a queue does.
+    let mut cohort = moving(&[], &[("a", 80, &[])]);
+    let object = Object::new(ObjectKey::cluster(ObjectKind::Cohort, "loan"), quota("train", GPU, 8));
+    cohort.input.desired.objects.push(object.clone());
+    cohort.step("loan", cluster(ClusterAction::Apply(object)), Reason::Wanted, &[]);
+    cohort.breaks(CAPACITY, "88");
+}
+
+#[test]
+fn a_quota_that_grows_waits_for_the_one_that_shrinks() {
+    moving(&[("a", 60), ("b", 20)], &[("a", 20, &[]), ("b", 60, &["a"])]).passes();
+    moving(&[("a", 60), ("b", 20)], &[("a", 20, &[]), ("b", 60, &[])]).breaks(CAPACITY, "120");
+    // Two moves at once, each with its own.
+    let before = [("a", 20), ("b", 20), ("c", 20), ("d", 20)];
+    moving(&before, &[("a", 10, &[]), ("b", 30, &["a"]), ("c", 0, &[]), ("d", 40, &["c"])]).passes();
+    moving(&before, &[("a", 0, &[]), ("b", 30, &["a"]), ("c", 15, &[]), ("d", 35, &["c"])]).breaks(CAPACITY, "90");
+}
+
+#[test]
+fn what_was_too_much_before_may_shrink_and_does_not_grow() {
+    moving(&[("a", 90), ("b", 10)], &[("a", 85, &[]), ("b", 10, &[])]).passes();
+    moving(&[("a", 90), ("b", 10)], &[("a", 90, &[]), ("b", 11, &[])]).breaks(CAPACITY, "101");
+}
+
+/// The values of `batch` and `research` as they are, and as they should be.
+fn ranking(before: (i64, i64), after: (i64, i64), batch_waits: bool, research_waits: bool) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    let key = |tier: &str| ObjectKey::cluster(ObjectKind::WorkloadPriorityClass, tier);
+    for (tier, before) in [("batch", before.0), ("research", before.1)] {
+        edit(&mut bench.input.observed.cluster.objects, |all| {
+            all.get_mut(&key(tier)).unwrap().body = json!({"value": before});
+        });
+    }
+    bench.input.desired.objects.retain(|object| object.key != key("batch") && object.key != key("research"));
+    let mut steps = vec![("batch", after.0, batch_waits, "research"), ("research", after.1, research_waits, "batch")];
+    if batch_waits {
+        steps.swap(0, 1);
+    }
+    for (tier, value, waits, other) in steps {
+        let object = Object::new(key(tier), json!({"value": value}));
+        bench.input.desired.objects.push(object.clone());
+        let after: &[&str] = if waits { &[other] } else { &[] };
+        bench.step(tier, cluster(ClusterAction::Apply(object)), Reason::Wanted, after);
+    }
+    bench
+}
+
+#[test]
+fn tiers_keep_the_order_of_their_ranks_on_the_way() {
+    ranking((10, 20), (15, 25), false, false).passes();
+    ranking((10, 20), (25, 15), false, false).breaks(TIERS, "batch would have priority 25");
+    ranking((10, 20), (30, 40), false, false)
+        .breaks(TIERS, "batch would have priority 30 and research, which ranks higher, 20");
+    ranking((10, 20), (30, 40), true, false).passes();
+    ranking((10, 20), (1, 5), false, false)
+        .breaks(TIERS, "batch would have priority 10 and research, which ranks higher, 5");
+    ranking((10, 20), (1, 5), false, true).passes();
+    // What was wrong before is put right.
+    ranking((20, 10), (10, 20), false, false).passes();
+}

@@ -1,0 +1,128 @@
+//! What a plan may tell the ledger.
+
+use super::bench::*;
+use super::flows::*;
+use crate::effect::*;
+use crate::observed::*;
+use crate::plan::*;
+
+const LAW: &str = "only what is true";
+
+fn record(change: LedgerChange) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    bench.step("record", Action::Record(change), Reason::Bookkeeping, &[]);
+    bench
+}
+
+#[test]
+fn a_live_instance_is_not_forgotten() {
+    record(LedgerChange::Lost { slot: slot("train", 3) }).breaks(LAW, "i-train-3, which is not seen gone");
+    record(LedgerChange::Closed { slot: slot("train", 3) }).breaks(LAW, "i-train-3, which is not seen gone");
+    let mut ended = record(LedgerChange::Lost { slot: slot("train", 3) });
+    ended.instance("train", 3, |seen| seen.state = InstanceState::Terminated);
+    ended.passes();
+    remove().edit("close train/9", |step| step.after = vec!["terminate train/9".into()]).breaks(LAW, "not seen gone");
+}
+
+#[test]
+fn a_slot_with_an_open_request_is_not_closed_nor_its_pool_forgotten() {
+    let open = |change: LedgerChange| {
+        let mut bench = record(change);
+        let request = request(&bench, "train", 3);
+        let intent = Intent { request, plan: "p".into(), at: bench.input.now };
+        *bench.slot("train", 3) = Slot { generation: 2, intent: Some(intent), ..Slot::default() };
+        bench.instance("train", 3, |seen| seen.tag = None);
+        bench.plan.held.push(held(pool("train")));
+        bench
+    };
+    open(LedgerChange::Closed { slot: slot("train", 3) }).breaks(LAW, "nobody answered");
+    let mut forgotten = open(LedgerChange::Forgotten { pool: "train".into() });
+    forgotten.input.target.pools.remove("train");
+    forgotten.breaks(LAW, "1 requests of pool train");
+    record(LedgerChange::Forgotten { pool: "train".into() }).breaks(LAW, "still name pool train");
+}
+
+#[test]
+fn an_answer_belongs_to_the_open_request() {
+    let launched = |own: bool| {
+        let at = Bench::empty(NOON).input.now;
+        let mut bench = record(LedgerChange::Launched { slot: slot("train", 3), instance: instance("train", 3), at });
+        let request = LaunchRequest { generation: 1, ..request(&bench, "train", 3) };
+        let token = if own { token(&uid(), &request.slot, 1, &request.zone) } else { "another".into() };
+        let intent = Intent { request: LaunchRequest { token, ..request }, plan: "p".into(), at };
+        *bench.slot("train", 3) = Slot { generation: 1, intent: Some(intent), ..Slot::default() };
+        bench
+    };
+    launched(true).passes();
+    launched(false).breaks(LAW, "not the answer");
+}
+
+#[test]
+fn an_instance_is_adopted_by_its_tag_into_a_slot_that_has_none() {
+    let adopt = |index: u32| {
+        let (launched, generation) = (Bench::empty(NOON).input.now, 1);
+        record(LedgerChange::Adopted {
+            slot: slot("train", index),
+            instance: instance("train", 3),
+            generation,
+            launched,
+        })
+    };
+    let mut bench = adopt(3);
+    bench.slot("train", 3).instance = None;
+    bench.passes();
+    adopt(4).breaks(LAW, "does not carry the tag of train/4");
+    let mut taken = adopt(3);
+    taken.slot("train", 3).instance = Some(instance("train", 4));
+    taken.breaks_also(LAW, "train/3 has i-train-4");
+}
+
+#[test]
+fn only_a_whole_and_plausible_snapshot_is_trusted() {
+    let trust = |instances: u32, nodes: u32| record(LedgerChange::Trust(Counts { instances, nodes }));
+    trust(20, 22).passes();
+    trust(21, 22).breaks(LAW, "more than was seen");
+    trust(20, 22).with(|bench| gap(&mut bench.input.observed.cluster.nodes)).breaks(LAW, "not whole");
+    let mut shrunk = trust(15, 22);
+    edit(&mut shrunk.input.observed.cloud.instances, |all| {
+        (0..5).for_each(|index| drop(all.remove(&instance("train", index))))
+    });
+    shrunk.breaks(LAW, "may be back");
+    let mut explained = trust(15, 22);
+    edit(&mut explained.input.observed.cloud.instances, |all| {
+        (0..5).for_each(|index| drop(all.remove(&instance("train", index))))
+    });
+    (0..5).for_each(|index| explained.slot("train", index).instance = None);
+    explained.plan.held.push(held(pool("train")));
+    explained.passes();
+}
+
+#[test]
+fn what_a_person_or_apply_writes_is_in_no_plan() {
+    let at = Bench::empty(NOON).input.now;
+    let freeze = Freeze { scope: Scope::Fleet, by: "x".into(), at, reason: "x".into(), all: false };
+    let opened = Opened { left: Effects::default(), by: "x".into(), at };
+    for change in [
+        LedgerChange::Thaw(Scope::Fleet),
+        LedgerChange::Freeze(freeze),
+        LedgerChange::Open { digest: digest(b"x"), opened },
+        LedgerChange::Recall { tide: "nightly".into(), recall: Recall { at, by: "x".into() } },
+    ] {
+        record(change).breaks(LAW, "not for a plan");
+    }
+}
+
+#[test]
+fn a_rename_a_beginning_and_a_gap_are_checked_too() {
+    record(LedgerChange::Renamed { from: "old".into(), to: "train".into() }).breaks(LAW, "no document says");
+    record(LedgerChange::Begin { fleet: "other".into() }).breaks(LAW, "another one");
+    let at = Bench::empty(NOON).input.now;
+    let missing = || record(LedgerChange::Missing { slot: slot("train", 3), since: Some(at) });
+    missing().breaks(LAW, "not missing");
+    let hidden = |bench: &mut Bench| {
+        edit(&mut bench.input.observed.cloud.instances, |all| drop(all.remove(&instance("train", 3))));
+    };
+    missing().with(hidden).passes();
+    missing().with(hidden).with(|bench| gap(&mut bench.input.observed.cloud.instances)).breaks(LAW, "not missing");
+    record(LedgerChange::Reserved { reservation: "h100".into(), id: "cr-9".into() }).breaks(LAW, "cr-9 was not seen");
+}
