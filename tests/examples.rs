@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use tidewright::load;
 
 /// The day these fleets were written, a season later, and a year later.
-const INSTANTS: [&str; 3] = ["2026-11-16T12:00:00Z", "2027-02-16T12:00:00Z", "2027-11-16T12:00:00Z"];
+pub const INSTANTS: [&str; 3] = ["2026-11-16T12:00:00Z", "2027-02-16T12:00:00Z", "2027-11-16T12:00:00Z"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -29,7 +29,7 @@ fn directories() -> Vec<PathBuf> {
 }
 
 /// Those that hold a Fleet; the others are there to be included.
-fn fleets() -> Vec<PathBuf> {
+pub fn fleets() -> Vec<PathBuf> {
     directories().into_iter().filter(|directory| text_of(directory).contains("\nkind: Fleet\n")).collect()
 }
 

@@ -4,6 +4,7 @@
 
 mod cli;
 mod converge;
+mod compile;
 mod examples;
 mod fleets;
 mod fuzz_corpus;

@@ -86,7 +86,7 @@ fn cohort_name(path: &str) -> String {
 }
 
 /// The cohort of the tides that lend to a quota, if any does at some hour.
-fn of_tides(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Option<String> {
+pub fn of_tides(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Option<String> {
     let mut loans = standing.tides.values().flat_map(|tide| &tide.loans);
     loans.any(|loan| loan.to == *name).then(|| {
         let taken: BTreeSet<String> = standing

@@ -71,6 +71,11 @@ fn cluster_queue(target: &Target, name: &QuotaName, quota: &QuotaSpec) -> Value 
     if !flavors.is_empty() {
         spec["resourceGroups"] = resource_groups(&flavors, cohort.is_some());
     }
+    if cohorts::of_tides(&target.standing, name, quota).is_some() {
+        // First its own, then what tides lend, and only then what others could want back: Kueue looks at all flavors
+        // and takes the one for which it has to reach up least.
+        spec["flavorFungibility"] = json!({"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"});
+    }
     if let Some(cohort) = cohort {
         spec["cohortName"] = cohort.into();
     }
