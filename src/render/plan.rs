@@ -16,12 +16,14 @@ pub use json::{json, json_schema};
 pub use markdown::markdown;
 pub(super) use names::waiting_name;
 pub use saved::{Saved, load_saved, save};
+pub use words::command;
 
 use jiff::tz::TimeZone;
 
 use self::words::Words;
 use crate::effect::{Action, Excess};
 use crate::plan::{Consent, Plan, PlanInput};
+use crate::status::Tally;
 
 /// A plan with what it was made from.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +61,29 @@ pub fn verdict(plan: &Plan) -> Verdict {
 /// What of a plan goes beyond what was approved, one line each; empty where it is covered.
 pub fn excesses(beyond: &[Excess]) -> Vec<String> {
     beyond.iter().map(words::excess).collect()
+}
+
+/// "12 done, 1 failed, 2 left"
+pub fn tally(tally: &Tally) -> String {
+    let states = [
+        (tally.succeeded, "done"),
+        (tally.waiting, "still waiting"),
+        (tally.skipped, "left out because the world had moved"),
+        (tally.failed, "failed"),
+        (tally.frozen, "frozen"),
+        (tally.not_approved, "not approved"),
+        (tally.dropped + tally.pending + tally.running, "not begun"),
+    ];
+    let told = states.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}"));
+    let told: Vec<String> = told.collect();
+    let steps = tally.total();
+    format!("{}: {}", words::count(steps, "step"), words::list(&told, usize::MAX))
+}
+
+/// "a, b and 3 more"
+pub fn list(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    words::list(&names, 8)
 }
 
 impl Shown<'_> {

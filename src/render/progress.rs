@@ -112,7 +112,6 @@ fn cluster(action: &ClusterAction) -> String {
 fn record(change: &LedgerChange) -> String {
     match change {
         LedgerChange::Begin { .. } => "begin the ledger".into(),
-        LedgerChange::Trust(counts) => format!("remember {} instances and {} nodes", counts.instances, counts.nodes),
         LedgerChange::Adopted { slot, instance, .. } => format!("take {instance} for {slot}"),
         LedgerChange::Missing { slot, since: Some(_) } => format!("note that {slot} is missing"),
         LedgerChange::Missing { slot, since: None } => format!("note that {slot} is back"),
@@ -126,7 +125,8 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),
         LedgerChange::ReservationForgotten { reservation } => format!("forget reservation {reservation}"),
         LedgerChange::ReservationRenamed { from, to } => format!("rename reservation {from} to {to}"),
-        LedgerChange::RecallOver { tide } => format!("end the recall of {tide}"),
+        LedgerChange::Lending { tide, since: Some(_) } => format!("note that {tide} lends"),
+        LedgerChange::Lending { tide, since: None } => format!("note that {tide} has everything back"),
         _ => "remember what was done".into(),
     }
 }
@@ -145,9 +145,8 @@ fn fact(fact: &Fact) -> String {
         }
         Fact::Empty(node) => format!("{node} is empty"),
         Fact::LaidOut { node, .. } => format!("{node} is cut"),
-        Fact::Saved { workload, since, until } => {
-            let most = u64::try_from(until.duration_since(*since).as_secs()).unwrap_or(0);
-            format!("workload {workload} has saved its work, at most {}", length(most))
+        Fact::Saved { workload, within_secs, .. } => {
+            format!("workload {workload} has saved its work, at most {}", length(*within_secs))
         }
         Fact::Released(workload) => format!("workload {workload} has let go of its nodes"),
         Fact::Unchanged { object, .. } => format!("{object} is as it was"),

@@ -234,7 +234,8 @@ impl Page<'_> {
             Some((value, at)) => format!("guard {value}, lends below {} ({})", guard.below, self.words.near(*at)),
             None => format!("guard: no answer, lends only below {}", guard.below),
         });
-        recalled.into_iter().chain(guard).collect::<Vec<_>>().join("; ")
+        let closed = tide.closed.as_ref().map(|why| format!("lends nothing: {}", clean(why)));
+        closed.into_iter().chain(recalled).chain(guard).collect::<Vec<_>>().join("; ")
     }
 
     fn stopped(&self) -> Option<String> {

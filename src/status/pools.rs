@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::status::{LayoutCount, PoolStatus};
-use crate::effect::marks::CORDON;
+use crate::effect::marks::{CORDON, STARTING_TAINT};
 use crate::effect::{Fact, Slot, Verdict};
 use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{InstanceId, NodeName, PoolName};
@@ -93,6 +93,8 @@ fn state(input: &PlanInput, slot: &Slot, node: Option<&NodeSeen>) -> State {
     let instance = slot.instance.as_ref().and_then(|id| input.observed.cloud.instances.seen().get(id));
     match node {
         Some(node) if node.annotation(CORDON).is_some() => State::Draining,
+        // It registers closed, and serves once it is cut, labelled and admitted.
+        Some(node) if node.taints.iter().any(|taint| taint.key == STARTING_TAINT) => State::Launching,
         Some(node) if !node.ready => State::Unready,
         Some(node) if node.unschedulable => State::Cordoned,
         Some(_) => State::Ready,

@@ -94,6 +94,7 @@ pub fn input_at(now: &str) -> PlanInput {
         desired: Desired::default(),
         observed: Observed::default(),
         ledger: Ledger::default(),
+        closed: BTreeMap::new(),
         revision: Some("9bd0e1c4d5e6f708192a3b4c5d6e7f8091a2b3c4".into()),
         only: Vec::new(),
     };
@@ -410,8 +411,8 @@ pub fn plan(input: &PlanInput) -> Plan {
     let write = Action::Cluster(ClusterAction::Apply(Object::new(key, json!({"spec": {}}))));
     let write = step("apply:Topology/train", Thing::Objects("Topology".into()), write, Reason::Wanted);
     steps.push(write.effect(Verb::Apply, Amount::count(1)).takes(0, 1));
-    let trust = Action::Record(LedgerChange::Trust(Counts { instances: 7, nodes: 7 }));
-    steps.push(step("trust", Thing::Fleet, trust, Reason::Bookkeeping));
+    let forget = Action::Record(LedgerChange::Forgotten { pool: "old".into() });
+    steps.push(step("forget:pool/old", pool("old"), forget, Reason::Bookkeeping));
     sealed(Plan {
         steps,
         held: held(now),

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rust_decimal::Decimal;
 
 use super::{pools, quotas};
@@ -144,6 +144,8 @@ pub struct TideStatus {
     pub returning: u32,
     pub recalled: Option<Recall>,
     pub guard: Option<GuardStatus>,
+    /// Low by the clock, and lends nothing: the words of its guard.
+    pub closed: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -251,8 +253,11 @@ fn tide(input: &PlanInput, name: &TideName, phase: &Phase) -> TideStatus {
         let sample = input.observed.guards.get(name).and_then(Option::as_ref);
         GuardStatus { below: guard.below, value: sample.map(|sample| (sample.value, sample.at)) }
     });
-    let recalled = input.ledger.head.recalled.get(name).cloned();
-    TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard }
+    // The ledger keeps a recall after its low tide is over.
+    let fresh = |recall: &&Recall| input.now.duration_since(recall.at) < SignedDuration::from_hours(24);
+    let recalled = input.ledger.head.recalled.get(name).filter(fresh).cloned();
+    let closed = input.closed.get(name).cloned();
+    TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed }
 }
 
 fn hands_off(input: &PlanInput) -> Vec<NodeName> {

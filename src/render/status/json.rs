@@ -205,6 +205,9 @@ struct Tide {
     /// Who turned it before its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     recalled_by: Option<String>,
+    /// Why it lends nothing although it is low by the clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed: Option<String>,
     /// The last sample of its guard.
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<String>,
@@ -390,6 +393,7 @@ fn tide(tide: &status::TideStatus) -> Tide {
         lent: tide.lent,
         returning: tide.returning,
         recalled_by: tide.recalled.as_ref().map(|recall| recall.by.clone()),
+        closed: tide.closed.clone(),
         guard: tide.guard.as_ref().and_then(|guard| guard.value.as_ref()).map(|(value, _)| value.to_string()),
     }
 }
