@@ -121,7 +121,7 @@ pub fn command(item: &Item) -> Parsed {
 }
 
 fn document(name: &str, words: &mut Words, item: &Item) -> Parsed {
-    let block = || item.block.clone().ok_or_else(|| words.wrong("there are no documents under it"));
+    let block = |words: &Words| item.block.clone().ok_or_else(|| words.wrong("there are no documents under it"));
     Ok(match name {
         "start" => {
             let at = words.parse("time such as 2026-03-02T08:00Z")?;
@@ -130,7 +130,7 @@ fn document(name: &str, words: &mut Words, item: &Item) -> Parsed {
         }
         "fleet" => match words.maybe() {
             Some(directory) => Command::Fleet(From::Directory(directory)),
-            None => Command::Fleet(From::Text(block()?)),
+            None => Command::Fleet(From::Text(block(words)?)),
         },
         "edit" => {
             let from = words.next("what to replace")?;
@@ -143,7 +143,7 @@ fn document(name: &str, words: &mut Words, item: &Item) -> Parsed {
             let (kind, name) = parts.ok_or_else(|| words.wrong(format!("`{what}` is no document: KIND/NAME")))?;
             Command::Delete { kind, name: name.into() }
         }
-        _ => Command::Add(block()?),
+        _ => Command::Add(block(words)?),
     })
 }
 

@@ -248,9 +248,8 @@ fn counted_noun(word: &str, count: u32) -> String {
 
 fn list(names: &[String]) -> String {
     match names {
-        [] => String::new(),
-        [few @ ..] if few.len() <= 4 => few.join(" "),
-        [first, .., last] => format!("{first} … {last} ({})", names.len()),
+        [first, _, _, _, .., last] => format!("{first} … {last} ({})", names.len()),
+        few => few.join(" "),
     }
 }
 
