@@ -187,7 +187,7 @@ struct Job<'w> {
 }
 
 enum Finished {
-    Step(usize, Memory, Turn),
+    Step(usize, Box<Memory>, Turn),
     Look(Vec<usize>, Box<Observed>),
 }
 
@@ -306,7 +306,7 @@ impl<'w, 'a> Frontier<'w, 'a> {
         let (walk, step) = (self.walk, self.step(at));
         let work = Box::pin(async move {
             let turn = turn(walk, step, &mut memory).await;
-            Finished::Step(at, memory, turn)
+            Finished::Step(at, Box::new(memory), turn)
         });
         self.jobs.push(Job { step: Some(at), work });
         self.jobs.sort_by_key(|job| job.step);
@@ -344,14 +344,14 @@ impl<'w, 'a> Frontier<'w, 'a> {
             Finished::Step(_, _, Turn::Stopped) => {}
             Finished::Step(at, memory, Turn::Watch) => {
                 let since = self.walk.world.clock.now();
-                self.watched.insert(at, Watched { since, due: since, memory });
+                self.watched.insert(at, Watched { since, due: since, memory: *memory });
             }
             Finished::Step(at, mut memory, Turn::Again { at: when, why }) => {
                 let since = memory.since.unwrap_or(self.begun);
                 let out_of_patience = when > later(since, self.walk.patience.per_wait.signed());
                 self.wait(at, &mut memory, &why, out_of_patience);
                 if !out_of_patience {
-                    self.again.insert(at, (when, memory));
+                    self.again.insert(at, (when, *memory));
                 }
             }
         }

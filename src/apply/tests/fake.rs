@@ -48,6 +48,8 @@ pub struct State {
     /// What else happens when a call whose note begins so has taken effect.
     pub hooks: Vec<(&'static str, Hook)>,
     tokens: BTreeMap<Token, (LaunchRequest, InstanceId)>,
+    /// Sleeping never ends.
+    pub endless: bool,
     in_flight: usize,
     /// The most calls that were in flight at once.
     pub most: usize,
@@ -377,6 +379,9 @@ impl Clock for Fake {
 
     async fn sleep_until(&self, at: Timestamp) {
         yield_once().await;
+        if self.0.borrow().endless {
+            std::future::pending::<()>().await;
+        }
         let mut state = self.0.borrow_mut();
         state.now = state.now.max(at);
         let note = format!("slept until {}", state.now);

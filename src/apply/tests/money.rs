@@ -147,6 +147,8 @@ fn another_change_of_the_same_object_is_another_purpose() {
     assert!(approved(&world, vec![apply(1)], &effects.digest()).report.is_done());
     let ran = approved(&world, vec![apply(2)], &effects.digest());
     assert_eq!(ran.report.not_approved.len(), 1);
+    let ran = go(&world, vec![apply(1)]);
+    assert_eq!(ran.report.not_approved.len(), 1, "what one approval paid, another does not get for nothing");
 }
 
 fn buy(offering: &str, extends: Option<&str>) -> Step {

@@ -1,6 +1,12 @@
 //! Freezes, hands on a node, and a person who says stop.
 
-use super::fake::{Fake, State, run_for};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::fake::{Fake, State};
 use super::*;
 use crate::observed::NoticeKind;
 
@@ -180,20 +186,32 @@ fn stop_twice_ends_at_once_and_the_next_run_understands_it() {
     assert_eq!(world.live().len(), 1);
 }
 
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn stop_wakes_whoever_sleeps() {
     let world = Fake::new();
     world.node("a", |node| node.ready = false);
+    world.0.borrow_mut().endless = true;
     let (input, stop) = (input(&world), StopSignal::default());
     let plan = plan(vec![wait("ready", Fact::Ready("a".into()))]);
-    let (patience, begun) = (patience(&stop), world.now());
-    let mut tell = |event: Event| {
-        if matches!(event.kind, EventKind::Waiting { .. }) {
-            stop.press();
-        }
-    };
-    let report = run_for(50, apply(&plan, &input, None, world.world(), &patience, &mut tell)).unwrap().unwrap();
-    assert_eq!((world.now(), report.stopped, report.waiting.len()), (begun, true, 1));
+    let (patience, mut tell, bell) = (patience(&stop), |_| {}, Arc::new(Bell::default()));
+    let mut walk = pin!(apply(&plan, &input, None, world.world(), &patience, &mut tell));
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut poll = || walk.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!((0..50).all(|_| poll().is_pending()), "it sleeps");
+    stop.press();
+    assert!(bell.0.load(Ordering::SeqCst), "whoever runs it is told to look");
+    let Poll::Ready(report) = poll() else { panic!("it sleeps on") };
+    let report = report.unwrap();
+    assert_eq!((report.stopped, report.waiting.len()), (true, 1));
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub enum Fault {
     /// The next reads of it fail.
     Gap { what: Sight, reads: u32 },
     /// The next reads answer as of some time ago, and look fresh. The past that is known begins with the first order
-    /// of this kind.
+    /// of this kind, and has one world for each time that somebody slept.
     Stale { reads: u32, age: Duration },
     /// The next fresh instances are listed only after a while.
     Lag { launches: u32, by: Duration },
@@ -183,6 +183,10 @@ impl Faults {
     /// Whether answers of the past may be wanted.
     pub fn wants_the_past(&self) -> bool {
         self.stale.0 > 0 || self.drawn.as_ref().is_some_and(|(_, rates)| rates.stale > 0)
+    }
+
+    pub fn kills_machines(&self) -> bool {
+        self.drawn.as_ref().is_some_and(|(_, rates)| rates.death > 0)
     }
 
     pub fn on_change(&mut self, deed: &Deed<'_>) -> Option<Strike> {

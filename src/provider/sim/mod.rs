@@ -15,6 +15,8 @@ mod script;
 mod seat;
 mod store;
 mod summary;
+#[cfg(test)]
+mod testing;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -40,7 +42,7 @@ use seat::Life;
 use store::Store;
 
 /// All that there is: what a state file holds.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
     version: u32,
     pub seed: u64,
@@ -191,8 +193,9 @@ impl Sim {
         self.pass(by.signed());
     }
 
-    /// Writes the state file, where there is one and something changed. Calls do so by themselves; what is done by
-    /// script is written here.
+    /// Writes the state file, where there is one and something changed. Calls do so by themselves. Time that passed
+    /// and what was done by script is written with the next call, here, or at the end: whoever is killed before that
+    /// goes back to a world that was.
     pub fn save(&self) -> Result<(), SimError> {
         if self.dirty.get() {
             self.store.write(&self.state.borrow())?;
@@ -214,13 +217,11 @@ impl Sim {
     /// Something will go wrong.
     pub fn inject(&self, fault: Fault) {
         self.faults.borrow_mut().order(fault);
-        self.keep_past();
     }
 
     /// Faults from now on, in place of all that were ordered.
     pub fn set_faults(&self, faults: Faults) {
         *self.faults.borrow_mut() = faults;
-        self.keep_past();
     }
 
     /// Nothing goes wrong any more, and clocks are right.
@@ -257,8 +258,14 @@ impl Sim {
     }
 
     fn pass(&self, by: SignedDuration) {
-        let until = self.now().checked_add(by).unwrap_or(Timestamp::MAX);
-        self.change(|state| state.advance_to(until));
+        self.pass_until(self.now().checked_add(by).unwrap_or(Timestamp::MAX));
+    }
+
+    fn pass_until(&self, until: Timestamp) {
+        if until > self.now() {
+            self.keep_past();
+            self.change(|state| state.advance_to(until));
+        }
     }
 
     /// Changes the state beside all calls, and lets the consequences of the instant happen.
@@ -270,11 +277,10 @@ impl Sim {
             answer
         };
         self.dirty.set(true);
-        self.keep_past();
         answer
     }
 
-    /// Remembers the world as it is, where somebody may be shown it later.
+    /// Remembers the world as this instant leaves it, where somebody may be shown it later.
     fn keep_past(&self) {
         if !self.faults.borrow().wants_the_past() {
             return;
@@ -283,6 +289,15 @@ impl Sim {
         past.push_back((state.now, state.cloud.clone(), state.cluster.clone()));
         if past.len() > WORLDS {
             past.pop_front();
+        }
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        // In a panic the state may be half changed; and nobody is left to hear of a failure.
+        if !std::thread::panicking() {
+            let _unwritten = self.save();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What people and scenarios do to the world beside calls: the weather, so to speak.
 //!
-//! All of it takes effect at once. What the state file should keep is written by [`Sim::save`].
+//! All of it takes effect at once, and is written to the state file as [`Sim::save`] says.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

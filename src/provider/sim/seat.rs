@@ -4,6 +4,7 @@
 //! the reads lie about is decided here too; that they answer at all is the world's business.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,7 +19,8 @@ use super::{Deed, Moment, Sim, State};
 use crate::effect::{CloudAction, ClusterAction, Ledger, Part, Subject};
 use crate::fleet::Target;
 use crate::fleet::standing::TermsSpec;
-use crate::observed::{CloudSeen, ClusterSeen, Gap, Market, Read, Sample};
+use crate::ids::ReservationName;
+use crate::observed::{CloudSeen, ClusterSeen, Gap, Market, OfferingSeen, Read, Sample};
 use crate::provider::{Class, Clock, Cloud, Cluster, Done, Meter, PartValue, ProviderError, Version};
 
 /// Whether whoever calls is alive.
@@ -162,6 +164,9 @@ impl Caller<'_> {
     }
 
     fn lose_a_machine(self) {
+        if !self.sim.faults.borrow().kills_machines() {
+            return;
+        }
         let serving: Vec<_> = {
             let state = self.sim.state.borrow();
             let ours = state.cloud.instances.iter().filter(|(_, found)| found.tag.is_some() && found.state.serves());
@@ -182,6 +187,7 @@ impl Caller<'_> {
         effect: impl FnOnce(&mut State) -> Result<(T, bool), ProviderError>,
     ) -> Result<T, ProviderError> {
         self.enter().await;
+        self.sim.store.check().map_err(|error| ProviderError::new(Class::Denied, error.to_string()))?;
         let strike = self.sim.faults.borrow_mut().on_change(&deed);
         match strike {
             None => self.sim.commit(&deed, effect),
@@ -245,10 +251,7 @@ impl Caller<'_> {
     }
 
     /// One request for each block that is wanted; the first that is throttled leaves a gap.
-    fn read_offers<'t>(
-        self,
-        target: &'t Target,
-    ) -> Read<std::collections::BTreeMap<crate::ids::ReservationName, Vec<crate::observed::OfferingSeen>>> {
+    fn read_offers(self, target: &Target) -> Read<BTreeMap<ReservationName, Vec<OfferingSeen>>> {
         let mut state = self.sim.state.borrow_mut();
         let now = state.now;
         let blocks = target.standing.reservations.values();
@@ -334,11 +337,7 @@ impl Caller<'_> {
     async fn sleep_until(self, at: Timestamp) {
         self.enter().await;
         let at = at.checked_sub(self.sim.skew.get()).unwrap_or(at);
-        if at > self.sim.now() {
-            self.sim.change(|state| state.advance_to(at));
-            // A failure shows at the next call, which can say so.
-            let _unwritten = self.sim.save();
-        }
+        self.sim.pass_until(at);
     }
 }
 

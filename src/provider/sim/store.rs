@@ -5,7 +5,7 @@
 //! error the file stays as it is.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -63,11 +63,19 @@ impl Store {
         Ok((Self::ReadOnly { path: path.to_path_buf() }, read(path)?))
     }
 
-    pub fn write(&self, state: &State) -> Result<(), SimError> {
+    /// Whether it may be changed at all.
+    pub fn check(&self) -> Result<(), SimError> {
         match self {
-            Self::Memory => Ok(()),
             Self::ReadOnly { path } => Err(SimError::ReadOnly { path: path.clone() }),
+            Self::Memory | Self::File { .. } => Ok(()),
+        }
+    }
+
+    pub fn write(&self, state: &State) -> Result<(), SimError> {
+        self.check()?;
+        match self {
             Self::File { path, .. } => replace(path, state).map_err(failed(path, "written")),
+            Self::Memory | Self::ReadOnly { .. } => Ok(()),
         }
     }
 }
@@ -119,10 +127,9 @@ fn read(path: &Path) -> Result<Option<State>, SimError> {
 fn replace(path: &Path, state: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(state)?;
     let fresh = beside(path, "new");
-    let mut file = File::create(&fresh)?;
-    file.write_all(&text)?;
-    // Without this a power cut may leave the new name on an empty file.
-    file.sync_data()?;
+    // Not flushed to the disk: that would cost most of the time of a call, and only a power cut needs it. What that
+    // leaves is either whole or told as damaged.
+    fs::write(&fresh, &text)?;
     fs::rename(&fresh, path)
 }
 
@@ -137,3 +144,6 @@ fn failed(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> SimError {
     let path = path.to_path_buf();
     move |why| SimError::Io { path: path.clone(), doing, why }
 }
+
+#[cfg(test)]
+mod tests;

@@ -232,7 +232,8 @@ fn begins(day: Date) -> Option<Timestamp> {
 /// Whole days up to two weeks, then whole weeks up to half a year.
 fn is_sold(instance_type: &InstanceType, nodes: u32, duration: Duration) -> bool {
     let days = duration.as_secs() / 86_400;
-    let length = Duration::days(days) == duration && (1..=182).contains(&days) && (days <= 14 || days % 7 == 0);
+    let length =
+        Duration::days(days) == duration && (1..=182).contains(&days) && (days <= 14 || days.is_multiple_of(7));
     let usage = catalogue().types.get(instance_type).map(|known| &known.usage);
     let kind = usage.is_some_and(|usage| usage.is_empty() || usage.contains(&Usage::CapacityBlock));
     length && kind && (1..=MOST_NODES).contains(&nodes)

@@ -32,7 +32,7 @@ use crate::provider::{Class, Done, ProviderError};
 use crate::units::Usd;
 
 /// All that the simulated cloud holds.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CloudState {
     dice: Dice,
     /// How many ids were given out.
@@ -81,7 +81,7 @@ enum Event {
 }
 
 /// What the cloud tells the cluster, in a manner of speaking.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Word {
     Joins(NodeJoin),
     Gone(InstanceId),
@@ -273,7 +273,7 @@ fn refused(class: Class, message: impl Into<String>) -> ProviderError {
 }
 
 /// New things carry the fleet's tags, and the ledger knows which fleet that is.
-fn owner<'a>(fleet: Option<&'a FleetUid>) -> Result<&'a FleetUid, ProviderError> {
+fn owner(fleet: Option<&FleetUid>) -> Result<&FleetUid, ProviderError> {
     fleet.ok_or_else(|| refused(Class::Other, "the ledger names no fleet: nothing can be tagged as ours"))
 }
 
