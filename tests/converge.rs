@@ -17,13 +17,8 @@ fn the_demo_converges_from_nothing() {
     let fleet = checked.fleet.unwrap();
     let sim = Sim::in_memory(start, 1);
     let stop = StopSignal::default();
-    let patience = Patience {
-        per_wait: Duration::minutes(30),
-        total: None,
-        poll: Duration::secs(5),
-        concurrency: 8,
-        stop: &stop,
-    };
+    let patience =
+        Patience { per_wait: Duration::minutes(30), total: None, poll: Duration::secs(5), concurrency: 8, stop: &stop };
     let uid = "demo-uid".into();
     for round in 0..12 {
         let world = sim.world();
@@ -49,7 +44,8 @@ fn the_demo_converges_from_nothing() {
             tidewright::status::EventKind::Started | tidewright::status::EventKind::Succeeded => {}
             other => println!("   {} {} {other:?}", event.at, event.step),
         };
-        let report = apply(&audited, &input, Some(&plan.digest), world, &patience, &mut tell).now_or_never().unwrap().unwrap();
+        let report =
+            apply(&audited, &input, Some(&plan.digest), world, &patience, &mut tell).now_or_never().unwrap().unwrap();
         println!("   {report:?}");
     }
     panic!("not converged");

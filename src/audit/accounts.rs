@@ -8,7 +8,7 @@ use super::evict::disturbing;
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Object, Subject, Thing, Verb};
 use crate::fleet::pool::Source;
 use crate::ids::{PoolName, QuotaName, SlotId};
-use crate::observed::{ObjectKey, ObjectSeen};
+use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
 use crate::plan::{Consent, Held, Reason, WaitingOn};
 
 const EFFECTS: &str = "the effects of a plan bound what its steps do";
@@ -213,12 +213,12 @@ pub fn objects(case: &Case<'_>, found: &mut Found) {
 
 fn differs(wanted: &Object, there: Option<&ObjectSeen>) -> bool {
     let Some(there) = there else { return true };
-    let as_wanted = contains(&there.body, &wanted.body);
-    match &there.written {
-        // Somebody else's, such as a namespace that an add-on brought: where it is as we need it, nothing is to do.
-        None => !as_wanted,
-        Some(written) => *written != wanted.digest || (there.moved_by.is_some() && !as_wanted),
+    // A namespace is only needed to be there; whose it is does not matter.
+    if wanted.key.kind == ObjectKind::Namespace {
+        return false;
     }
+    let moved = there.moved_by.is_some() && !contains(&there.body, &wanted.body);
+    there.written.as_ref() != Some(&wanted.digest) || moved
 }
 
 /// Whether everything of the one stands in the other, which may have more: what the server fills in.

@@ -14,6 +14,9 @@ use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, Reserv
 use crate::observed::{InstanceSeen, NodeSeen, Observed, ReservationSeen};
 use crate::plan::{Plan, PlanInput, Reason, Step};
 
+/// How many of the waits for one thing are asked before all of them are: a course has fewer.
+const NEAR: usize = 8;
+
 /// What is judged, made easy to ask.
 #[derive(Debug)]
 pub struct Case<'a> {
@@ -25,6 +28,7 @@ pub struct Case<'a> {
     /// Of each step, with `For` followed to what it is for.
     reasons: Vec<&'a Reason>,
     on: BTreeMap<Subject, Vec<usize>>,
+    waits: BTreeMap<Subject, Vec<usize>>,
     on_slot: BTreeMap<SlotId, Vec<usize>>,
     waits_for_time: Vec<usize>,
     slot_of_instance: BTreeMap<&'a InstanceId, SlotId>,
@@ -51,6 +55,7 @@ impl<'a> Case<'a> {
             pods: Pods::of(input, steps),
             reasons: reasons(steps),
             on: BTreeMap::new(),
+            waits: BTreeMap::new(),
             on_slot: BTreeMap::new(),
             waits_for_time: Vec::new(),
             slot_of_instance: BTreeMap::new(),
@@ -80,8 +85,9 @@ impl<'a> Case<'a> {
 
     fn index_steps(&mut self) {
         for (at, step) in self.steps.iter().enumerate() {
-            for subject in self.subjects(&step.action) {
-                self.on.entry(subject).or_default().push(at);
+            let index = if matches!(step.action, Action::Await(_)) { &mut self.waits } else { &mut self.on };
+            for subject in subjects(&self.node_of, &step.action) {
+                index.entry(subject).or_default().push(at);
             }
             if let Some(slot) = slot(&step.action) {
                 self.on_slot.entry(slot.clone()).or_default().push(at);
@@ -101,36 +107,6 @@ impl<'a> Case<'a> {
                     _ => {}
                 }
             }
-        }
-    }
-
-    fn subjects(&self, action: &Action) -> Vec<Subject> {
-        match action {
-            Action::Await(fact) => fact.subjects(),
-            Action::Record(_) => Vec::new(),
-            Action::Cloud(action) => match action {
-                CloudAction::Launch(request) => request.reservation.iter().cloned().map(Subject::Reservation).collect(),
-                CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. } => {
-                    let node = self.node_of.get(instance).map(|node| Subject::Node((*node).clone()));
-                    [Subject::Instance(instance.clone())].into_iter().chain(node).collect()
-                }
-                CloudAction::Modify { id, .. } | CloudAction::Cancel { id, .. } => {
-                    vec![Subject::Reservation(id.clone())]
-                }
-                _ => Vec::new(),
-            },
-            Action::Cluster(action) => match action {
-                ClusterAction::Apply(object) => vec![Subject::Object(object.key.clone())],
-                ClusterAction::Delete(key) | ClusterAction::Disown(key) => vec![Subject::Object(key.clone())],
-                ClusterAction::Dress { node, .. }
-                | ClusterAction::Cordon { node, .. }
-                | ClusterAction::Uncordon { node }
-                | ClusterAction::Cut { node, .. } => vec![Subject::Node(node.clone())],
-                ClusterAction::Ask { workload, .. }
-                | ClusterAction::Suspend { workload, .. }
-                | ClusterAction::Resume { workload } => vec![Subject::Workload(workload.clone())],
-                ClusterAction::Evict { .. } => Vec::new(),
-            },
         }
     }
 
@@ -161,7 +137,7 @@ impl<'a> Case<'a> {
         self.reasons[at]
     }
 
-    /// The steps that act on something or wait for it.
+    /// The steps that act on something.
     pub fn on(&self, subject: &Subject) -> &[usize] {
         self.on.get(subject).map_or(&[], Vec::as_slice)
     }
@@ -180,8 +156,16 @@ impl<'a> Case<'a> {
 
     /// Whether such a fact is looked at just before the step, or was waited for by one that comes before it.
     pub fn assured(&self, at: usize, subject: &Subject, is: impl Fn(&Fact) -> bool) -> bool {
-        self.steps[at].requires.iter().any(&is)
-            || !self.done_before(at, subject, |action| matches!(action, Action::Await(fact) if is(fact))).is_empty()
+        if self.steps[at].requires.iter().any(&is) {
+            return true;
+        }
+        let waits = self.waits.get(subject).map_or(&[][..], Vec::as_slice);
+        let earlier = &waits[..waits.partition_point(|place| *place < at)];
+        let matches = |place: &usize| matches!(&self.steps[*place].action, Action::Await(fact) if is(fact));
+        // A hundred launches may wait for the same reservation, each by a step of its own: the nearest is asked first.
+        let mut nearest_first = earlier.iter().rev().copied().filter(matches);
+        let near: Vec<usize> = nearest_first.by_ref().take(NEAR).collect();
+        !self.dag.before(at, &near).is_empty() || !self.dag.before(at, &nearest_first.collect::<Vec<_>>()).is_empty()
     }
 
     /// Whether the instant has come when the step begins.
@@ -297,6 +281,37 @@ impl<'a> Case<'a> {
     /// Whether a declared deadline of the node has passed when the step begins.
     pub fn deadline_passed(&self, at: usize, node: &NodeName) -> bool {
         self.deadline(self.reason(at), node).is_some_and(|deadline| self.has_come(at, deadline))
+    }
+}
+
+/// What an action acts on, or what it waits for.
+fn subjects(node_of: &BTreeMap<&InstanceId, &NodeName>, action: &Action) -> Vec<Subject> {
+    match action {
+        Action::Await(fact) => fact.subjects(),
+        Action::Record(_) => Vec::new(),
+        Action::Cloud(action) => match action {
+            CloudAction::Launch(request) => request.reservation.iter().cloned().map(Subject::Reservation).collect(),
+            CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. } => {
+                let node = node_of.get(instance).map(|node| Subject::Node((*node).clone()));
+                [Subject::Instance(instance.clone())].into_iter().chain(node).collect()
+            }
+            CloudAction::Modify { id, .. } | CloudAction::Cancel { id, .. } => {
+                vec![Subject::Reservation(id.clone())]
+            }
+            _ => Vec::new(),
+        },
+        Action::Cluster(action) => match action {
+            ClusterAction::Apply(object) => vec![Subject::Object(object.key.clone())],
+            ClusterAction::Delete(key) | ClusterAction::Disown(key) => vec![Subject::Object(key.clone())],
+            ClusterAction::Dress { node, .. }
+            | ClusterAction::Cordon { node, .. }
+            | ClusterAction::Uncordon { node }
+            | ClusterAction::Cut { node, .. } => vec![Subject::Node(node.clone())],
+            ClusterAction::Ask { workload, .. }
+            | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Resume { workload } => vec![Subject::Workload(workload.clone())],
+            ClusterAction::Evict { .. } => Vec::new(),
+        },
     }
 }
 

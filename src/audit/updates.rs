@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use super::Found;
 use super::case::Case;
 use super::evict::disturbing;
-use crate::effect::marks::{CORDON, Mark};
+use crate::effect::marks::{CORDON, Mark, STARTING_TAINT};
 use crate::effect::{Action, CloudAction, ClusterAction};
 use crate::fleet::updates::{When, Window};
 use crate::ids::{NodeName, PoolName};
-use crate::observed::GangName;
+use crate::observed::{GangName, NodeSeen};
 use crate::plan::Reason;
 use crate::units::ZoneName;
 
@@ -36,6 +36,8 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
             Action::Cloud(CloudAction::Terminate { instance, .. }) => case.node_of(instance),
             _ => None,
         };
+        // A node that has not served yet cannot be missed.
+        let node = node.filter(|node| !case.node(node).is_some_and(is_starting));
         let slot = node.and_then(|node| case.slot_of_node(node));
         let pool = slot.and_then(|slot| case.standing().pools.get_key_value(&slot.pool));
         if let (Some(node), Some((pool, _))) = (node, pool) {
@@ -58,10 +60,14 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
     }
 }
 
+fn is_starting(node: &NodeSeen) -> bool {
+    node.taints.iter().any(|taint| taint.key == STARTING_TAINT)
+}
+
 /// Nodes that carry our cordon for an update that an earlier plan began.
 fn out_before<'a>(case: &Case<'a>, pool: &PoolName) -> Vec<&'a NodeName> {
     let nodes = case.seen().cluster.nodes.seen().iter();
-    let ours = nodes.filter(|(name, node)| {
+    let ours = nodes.filter(|(_, node)| !is_starting(node)).filter(|(name, node)| {
         let mark = node.annotation(CORDON).map(Mark::parse);
         mark.is_some_and(|mark| mark.why == "replace" || mark.why == "cut")
             && case.slot_of_node(name).is_some_and(|slot| slot.pool == *pool)
@@ -135,6 +141,8 @@ pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
             let Some(pool) = case.pool(name) else { continue };
             if pool.updates.when == When::Idle {
                 found.step(WHEN, &step.id, format!("pool {name} is updated only as its nodes fall free"));
+            } else if nodes.iter().all(|node| out_before(case, name).contains(node)) {
+                // Begun while it was open: half a change is worse than either end.
             } else if !is_open(&pool.updates.windows, &case.standing().time_zone, case.now()) {
                 found.step(WHEN, &step.id, format!("no window of pool {name} is open"));
             }

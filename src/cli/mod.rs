@@ -1,8 +1,19 @@
 //! The command line: one file per verb. Arguments in, an exit code out; stdout is the document, stderr the talk.
 
+mod apply;
+mod bars;
+mod freeze;
 mod hardware;
 mod init;
+mod plan;
+mod quarantine;
+mod replay;
 mod schema;
+mod session;
+mod shell;
+mod sim;
+mod status;
+mod stop;
 mod tide;
 mod validate;
 mod when;
@@ -17,15 +28,19 @@ use clap::{Parser, Subcommand, ValueEnum};
 const DONE: u8 = 0;
 /// Something is wrong: the input, the arguments, or the outside.
 const ERROR: u8 = 1;
+/// Something can be done.
+const CHANGES: u8 = 2;
+/// Something is wanted, and all of it is held.
+const BLOCKED: u8 = 3;
 
 const EXAMPLES: &str = "\
 Examples:
   tidewright init my-fleet                     write a small fleet to start from
   tidewright validate my-fleet                 every mistake at once, with what to write instead
-  tidewright validate --explain TW303          the story of one rule
+  tidewright plan my-fleet                     what would be done, who would be disturbed, what it costs
+  tidewright apply my-fleet                    ask, and do it
+  tidewright status my-fleet                   is it as git says, and if not, what is it waiting for
   tidewright tide my-fleet --for 3d            what the tide does in the next three days
-  tidewright tide --at 2026-11-01T19:55        what the fleet should be at that moment
-  tidewright hardware p5.48xlarge              what is known about an instance type or a GPU
 
 Exit codes: 0 done, 1 error, 2 changes pending, 3 changes pending but blocked.";
 
@@ -43,7 +58,7 @@ struct Arguments {
 /// What every verb understands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// How the result is written: human, json; validate also has github and sarif
+    /// How the result is written: human, json; plan: markdown; validate: github, sarif
     #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true)]
     #[arg(value_enum, default_value_t = Output::Human)]
     output: Output,
@@ -60,6 +75,7 @@ struct Common {
 enum Output {
     Human,
     Json,
+    Markdown,
     Github,
     Sarif,
 }
@@ -73,16 +89,38 @@ enum Colour {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Show what would be done now, who would be disturbed, and what it would cost
+    Plan(plan::Arguments),
+    /// Carry a plan out, as far as it holds and was approved
+    Apply(apply::Arguments),
+    /// Tell whether the fleet is as git says, and what it waits for
+    Status(status::Arguments),
     /// Check a fleet's directory: every mistake, with its place and what to write instead
     Validate(validate::Arguments),
-    /// Show what the fleet should be over the coming days: sizes, loans, quotas, phases
+    /// Show what the fleet should be over the coming days, or turn a tide now
     Tide(tide::Arguments),
+    /// Stop everything, a pool or a node
+    Freeze(freeze::Arguments),
+    /// Let what was frozen go on
+    Thaw(freeze::ThawArguments),
+    /// Take a node out of service
+    Quarantine(quarantine::Arguments),
+    /// Bring a node back into service
+    Return(quarantine::ReturnArguments),
+    /// Look at the simulated world, and move it
+    Sim(sim::Arguments),
+    /// Make the plan of a saved input again
+    Replay(replay::Arguments),
     /// Show what is known about instance types and GPUs
     Hardware(hardware::Arguments),
     /// Write a small, commented fleet to start from
     Init(init::Arguments),
     /// Write the JSON Schemas and CRDs of the language
     Schema(schema::Arguments),
+    /// Write completions for a shell
+    Completions(shell::Arguments),
+    /// Write manual pages
+    Man(shell::ManArguments),
 }
 
 /// The directory of a fleet.
@@ -107,6 +145,17 @@ pub fn run() -> ExitCode {
     let Arguments { verb, common } = arguments;
     common.set_colour();
     ExitCode::from(match verb {
+        Verb::Plan(arguments) => plan::run(&arguments, &common),
+        Verb::Apply(arguments) => apply::run(&arguments, &common),
+        Verb::Status(arguments) => status::run(&arguments, &common),
+        Verb::Freeze(arguments) => freeze::run(&arguments, &common),
+        Verb::Thaw(arguments) => freeze::thaw(&arguments, &common),
+        Verb::Quarantine(arguments) => quarantine::run(&arguments, &common),
+        Verb::Return(arguments) => quarantine::bring_back(&arguments, &common),
+        Verb::Sim(arguments) => sim::run(&arguments, &common),
+        Verb::Replay(arguments) => replay::run(&arguments, &common),
+        Verb::Completions(arguments) => shell::completions(&arguments, &common),
+        Verb::Man(arguments) => shell::man(&arguments, &common),
         Verb::Validate(arguments) => validate::run(&arguments, &common),
         Verb::Tide(arguments) => tide::run(&arguments, &common),
         Verb::Hardware(arguments) => hardware::run(&arguments, &common),

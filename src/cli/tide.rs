@@ -1,12 +1,19 @@
 //! `tidewright tide`: what the fleet should be, now and over the coming days.
 
+use super::session::{Access, Session, who};
 use super::when::{Resolved, When};
 use super::{Common, DONE, Directory, ERROR, Output, fail, print, talk};
+use crate::effect::{self, LedgerChange, Thing};
+use crate::fleet::tide::Phase;
+use crate::ids::TideName;
 use crate::load;
 use crate::render::{diagnostics, tide};
+use crate::round::Options;
 use crate::units::{Duration, Malformed, ZoneName};
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 #[command(after_help = "\
 Examples:
   tidewright tide                              the fleet in this directory, now and for a week
@@ -14,9 +21,12 @@ Examples:
   tidewright tide --at 2026-11-01T19:55        at this time in the fleet's zone
   tidewright tide --at 2026-11-02T03:55Z       at this instant
   tidewright tide --output json                for programs (schemas/output/tide.schema.json)
+  tidewright tide recall nightly               ask back now what is lent
 
 A time that the clock shows twice is the first of the two; an offset (-08:00) says which one is meant.")]
 pub struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     #[command(flatten)]
     directory: Directory,
     /// When: a time in the fleet's zone, an instant with its offset, or `now`
@@ -27,7 +37,33 @@ pub struct Arguments {
     length: Duration,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Turn a tide now: what is lent is asked back, and nothing more is lent until it is low again
+    #[command(after_help = "\
+Examples:
+  tidewright tide recall nightly               ask back now what is lent
+  tidewright apply                             and see to it")]
+    Recall(Recall),
+}
+
+#[derive(Debug, clap::Args)]
+struct Recall {
+    /// The tide
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The fleet's directory
+    #[arg(long = "dir", value_name = "DIR", default_value = ".")]
+    directory: std::path::PathBuf,
+}
+
 pub fn run(arguments: &Arguments, common: &Common) -> u8 {
+    if let Some(Verb::Recall(arguments)) = &arguments.verb {
+        if let Err(code) = common.one_of("tide recall", &[Output::Human]) {
+            return code;
+        }
+        return recall(arguments).unwrap_or_else(|code| code);
+    }
     if let Err(code) = common.one_of("tide", &[Output::Human, Output::Json]) {
         return code;
     }
@@ -56,6 +92,28 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         _ => tide::human(&question),
     });
     DONE
+}
+
+fn recall(arguments: &Recall) -> Result<u8, u8> {
+    let session = Session::open(&arguments.directory, Access::Change)?;
+    let name = TideName::from(arguments.name.as_str());
+    super::plan::known(&session.fleet, &Thing::Tide(name.clone())).map_err(|why| fail(&why))?;
+    let input = session.input(&Options::default())?;
+    match input.target.tides.get(&name) {
+        Some(Phase::Low { .. }) => {}
+        Some(Phase::High) | None => {
+            return Err(fail(&format!("{name} is high now: nothing is lent that could be asked back")));
+        }
+        Some(Phase::Reclaiming { .. } | Phase::HardReclaim { .. }) => {
+            talk(&format!("{name} is being reclaimed already."));
+            return Ok(DONE);
+        }
+    }
+    let recall = effect::Recall { at: session.sim.now(), by: who() };
+    session.remember(&LedgerChange::Recall { tide: name.clone(), recall })?;
+    print(&format!("{name} turns now: what is lent is asked back."));
+    talk(&format!("to see to it: {}", crate::render::plan::command("apply", &session.directory)));
+    Ok(DONE)
 }
 
 /// More than a year of a chart helps nobody.

@@ -266,3 +266,6 @@ macro_rules! as_text {
 }
 
 as_text!(Thing, EffectKey);
+
+#[cfg(test)]
+mod tests;

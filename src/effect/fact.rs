@@ -130,6 +130,7 @@ impl Fact {
             Self::Unchanged { object, body } => {
                 let found = seen.cluster.objects.seen().get(object).map(|found| super::digest_of(&found.body));
                 match (found, body) {
+                    (None, None) => unread_or(&seen.cluster.objects, Verdict::Holds),
                     (found, body) if found == *body => Verdict::Holds,
                     (None, Some(_)) => unread(&seen.cluster.objects, format!("{object} is gone")),
                     (Some(_), None) => Verdict::Never(format!("{object} is there already")),
@@ -290,8 +291,11 @@ fn released(seen: &Observed, uid: &WorkloadUid) -> Verdict {
     }
     match seen.cluster.workloads.seen().get(uid) {
         Some(found) if found.reserved.is_some() => not_yet(format!("{} still holds its quota", found.name)),
+        None if seen.cluster.workloads.gap().is_some() => unread(&seen.cluster.workloads, String::new()),
         Some(_) | None => {
-            let left = seen.cluster.pods.seen().iter().filter(|pod| pod.workload.as_ref() == Some(uid)).count();
+            // A pod that has ended stays as long as its job, and holds nothing.
+            let its = |pod: &&PodSeen| pod.workload.as_ref() == Some(uid) && pod.counts();
+            let left = seen.cluster.pods.seen().iter().filter(its).count();
             if left == 0 { Verdict::Holds } else { not_yet(format!("{left} pods are still there")) }
         }
     }
@@ -309,3 +313,6 @@ fn admitted(seen: &Observed, name: &NodeName, conditions: &[String]) -> Verdict 
         Some(kind) => not_yet(format!("{name} does not say {kind}")),
     }
 }
+
+#[cfg(test)]
+mod tests;

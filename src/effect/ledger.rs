@@ -420,9 +420,14 @@ impl Ledger {
                 }
             }
             LedgerChange::PurchaseIntend { intent } => {
-                let known = self.head.purchases.iter().any(|bought| bought.intent.request == intent.request);
-                if !known {
-                    self.head.purchases.push(Purchase { intent: intent.clone(), outcome: Outcome::Open });
+                let mut purchases = self.head.purchases.iter_mut();
+                match purchases.find(|bought| bought.intent.request == intent.request) {
+                    None => self.head.purchases.push(Purchase { intent: intent.clone(), outcome: Outcome::Open }),
+                    // Sent a second time it may be answered with a block: it is open again.
+                    Some(found) if matches!(found.outcome, Outcome::Refused(_)) => {
+                        *found = Purchase { intent: intent.clone(), outcome: Outcome::Open };
+                    }
+                    Some(_) => {}
                 }
             }
             LedgerChange::Purchased { request, id } => {
@@ -565,37 +570,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fleet::reservation::Match;
-
-    fn intend(name: &str, generation: u32) -> LedgerChange {
-        let request = ReserveRequest {
-            reservation: name.into(),
-            generation,
-            token: "t".into(),
-            instance_type: "p5.48xlarge".into(),
-            zone: "a".into(),
-            nodes: 1,
-            end: None,
-            matching: Match::Targeted,
-        };
-        let at = Timestamp::UNIX_EPOCH;
-        LedgerChange::ReserveIntend { intent: Intent { request, plan: "p".into(), at } }
-    }
-
-    #[test]
-    fn a_reservation_that_is_forgotten_or_renamed_leaves_its_generation() {
-        let mut ledger = Ledger::default();
-        ledger.change(&intend("old", 3));
-        ledger.change(&LedgerChange::Reserved { reservation: "old".into(), id: "cr-1".into() });
-        let rename = LedgerChange::ReservationRenamed { from: "old".into(), to: "new".into() };
-        (0..2).for_each(|_| ledger.change(&rename));
-        let held = |ledger: &Ledger, name: &str| ledger.head.reservations[name].clone();
-        assert_eq!((held(&ledger, "new").id, held(&ledger, "new").generation), (Some("cr-1".into()), 3));
-        assert_eq!((held(&ledger, "old").is_something(), held(&ledger, "old").generation), (false, 3));
-        assert_eq!(held(&ledger, "new").asked, Some(Timestamp::UNIX_EPOCH));
-        ledger.change(&LedgerChange::ReservationForgotten { reservation: "new".into() });
-        assert_eq!((held(&ledger, "new").is_something(), held(&ledger, "new").generation), (false, 3));
-    }
-}
+mod tests;

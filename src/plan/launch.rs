@@ -17,7 +17,7 @@ use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LaunchRequest, V
 use crate::fleet::pool::Source;
 use crate::fleet::standing::TermsSpec;
 use crate::ids::{NodeName, PoolName, ReservationId, ReservationName, Zone};
-use crate::observed::{InstanceState, Market, ReservationState};
+use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 
 /// How long a source that refused is left alone.
@@ -43,7 +43,7 @@ pub struct Room {
 /// What a slot gets.
 #[derive(Debug)]
 pub enum Supply {
-    Launch { request: Box<LaunchRequest>, usd_hour: Usd, wait_for_place: Option<ReservationId> },
+    Launch { request: Box<LaunchRequest>, usd_hour: Usd, wait_for: Option<Fact> },
     Claim(NodeName),
     Wait(WaitingOn),
 }
@@ -51,7 +51,12 @@ pub enum Supply {
 impl Room {
     pub fn new(view: &View<'_>) -> Self {
         let seen = &view.input.observed.cloud;
-        let free = seen.reservations.seen().iter().map(|(id, found)| (id.clone(), found.available)).collect();
+        // One that was just made says that it is pending for minutes, and that nothing is available.
+        let places = |found: &ReservationSeen| match found.state {
+            ReservationState::Pending => found.total.max(found.available),
+            _ => found.available,
+        };
+        let free = seen.reservations.seen().iter().map(|(id, found)| (id.clone(), places(found))).collect();
         let mut room = Self {
             free,
             leaving: BTreeMap::new(),
@@ -144,7 +149,7 @@ impl Room {
         view: &View<'_>,
         pool: &PoolView<'_>,
         slot: &SlotView<'_>,
-        place: u32,
+        source: u32,
         name: &ReservationName,
         freed: Option<&ReservationId>,
     ) -> Result<Supply, (WaitingOn, bool)> {
@@ -164,7 +169,11 @@ impl Room {
         };
         match seen.state {
             ReservationState::Active => {}
-            ReservationState::Pending => return Err((capacity(format!("{what}, which is pending")), true)),
+            // A block that is pending waits for its payment; a reservation only for being listed.
+            ReservationState::Pending if is_block => {
+                return Err((capacity(format!("{what}, which is pending")), false));
+            }
+            ReservationState::Pending => {}
             ReservationState::Scheduled => return Err((capacity(format!("{what}, which has not begun")), false)),
             ReservationState::Ended | ReservationState::Other(_) => {
                 return Err((capacity(format!("{what}, which is over")), false));
@@ -177,11 +186,12 @@ impl Room {
         }
         let own = freed == Some(id);
         let free = self.free.entry(id.clone()).or_insert(0);
-        let wait_for_place = if own {
-            Some(id.clone())
+        let place = || Some(Fact::Free { reservation: id.clone(), places: 1 });
+        let wait_for = if own {
+            place()
         } else if *free > 0 {
             *free -= 1;
-            None
+            (seen.state == ReservationState::Pending).then(|| Fact::Active(id.clone()))
         } else {
             // A place of ours that is being given back is worth waiting for.
             let leaving = self.leaving.entry(id.clone()).or_insert(0);
@@ -189,11 +199,11 @@ impl Room {
                 return Err((capacity(format!("{what}, which is full")), false));
             }
             *leaving -= 1;
-            Some(id.clone())
+            place()
         };
         let market = if is_block { Market::Block } else { Market::Reserved };
-        let request = self.request(view, pool, slot, place, market, seen.zone.clone(), Some(id.clone()), None);
-        Ok(Supply::Launch { request: Box::new(request), usd_hour: Usd::default(), wait_for_place })
+        let request = self.request(view, pool, slot, source, market, seen.zone.clone(), Some(id.clone()), None);
+        Ok(Supply::Launch { request: Box::new(request), usd_hour: Usd::default(), wait_for })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -230,7 +240,7 @@ impl Room {
         *used += 1;
         self.hourly = wanted;
         let request = self.request(view, pool, slot, place, market, zone, None, max_price);
-        Ok(Supply::Launch { request: Box::new(request), usd_hour, wait_for_place: None })
+        Ok(Supply::Launch { request: Box::new(request), usd_hour, wait_for: None })
     }
 
     fn existing(&mut self, view: &View<'_>, labels: &BTreeMap<String, String>) -> Result<Supply, (WaitingOn, bool)> {
@@ -296,11 +306,15 @@ pub fn steps(
     made: &mut Steps,
     request: &LaunchRequest,
     usd_hour: Usd,
-    wait_for_place: Option<&ReservationId>,
+    wait_for: Option<&Fact>,
 ) {
-    if let Some(id) = wait_for_place {
-        let fact = Fact::Free { reservation: id.clone(), places: 1 };
-        made.push(step_id("place", &request.slot, request.generation), Action::Await(fact), vec![], (60, 420));
+    if let Some(fact) = wait_for {
+        let (id, takes) = match fact {
+            // All slots wait for the same reservation.
+            Fact::Active(id) => (step_id("active", id, 0), (1, 300)),
+            _ => (step_id("place", &request.slot, request.generation), (60, 420)),
+        };
+        made.push(id, Action::Await(fact.clone()), vec![], takes);
     }
     let mut before = prepare(view, pool, made);
     before.extend(made.last.clone());

@@ -171,8 +171,8 @@ fn fill(
     };
     made.purpose = Purpose { why: "launch", consent, ..standing(&on, &reason) };
     match supply {
-        Supply::Launch { request, usd_hour, wait_for_place } => {
-            launch::steps(view, pool, &mut made, &request, usd_hour, wait_for_place.as_ref());
+        Supply::Launch { request, usd_hour, wait_for } => {
+            launch::steps(view, pool, &mut made, &request, usd_hour, wait_for.as_ref());
             let wanted = format!("launch a node for {}", slot.id);
             push(draft, &on, vec![], wanted, reason.clone(), false, made.steps);
         }
@@ -438,8 +438,8 @@ fn tail(
             let is_sick = matches!(wish.reason(), Reason::Sick { .. });
             shared.room.leaves(view, pool, slot);
             let supply = shared.room.supply(view, pool, slot, freed.as_ref(), is_sick);
-            if let Supply::Launch { request, usd_hour, wait_for_place } = supply {
-                launch::steps(view, pool, made, &request, usd_hour, wait_for_place.as_ref());
+            if let Supply::Launch { request, usd_hour, wait_for } = supply {
+                launch::steps(view, pool, made, &request, usd_hour, wait_for.as_ref());
             }
         }
     }

@@ -201,13 +201,9 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     }
     let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
     let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout;
-    let by_tide = lent_before
-        && view
-            .standing
-            .tides
-            .values()
-            .flat_map(|tide| &tide.loans)
-            .any(|loan| loan.pool == *pool.name && Some(&loan.layout) == from);
+    let loans = view.standing.tides.iter().flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan)));
+    let late = loans.filter(|(_, loan)| lent_before && loan.pool == *pool.name && Some(&loan.layout) == from);
+    let late = late.map(|(tide, _)| tide).next();
     let (reason, pressure, rollout) = match &part.purpose {
         Purpose::Lent { tide, to, .. } => {
             (Reason::Lent { tide: tide.clone(), to: to.clone() }, PressureOf::default(), false)
@@ -216,14 +212,16 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
             let pressure = PressureOf { hard_at: Some(*hard_at), ..PressureOf::default() };
             (Reason::Returning { tide: tide.clone(), due: *due }, pressure, false)
         }
+        // Late from the tide: it is the owner's time already.
+        _ if late.is_some() => {
+            let pressure = PressureOf { hard_at: Some(view.now), ..PressureOf::default() };
+            let tide = late.cloned().expect("just seen");
+            (Reason::Returning { tide, due: view.now }, pressure, false)
+        }
         _ => {
-            // Late from the tide: it is the owner's time already.
-            let pressure = PressureOf {
-                idle_only: !starting && !by_tide && pool.spec.updates.when == When::Idle,
-                hard_at: by_tide.then_some(view.now),
-                deadline: None,
-            };
-            (Reason::Layout { from: from.cloned(), to: to.clone() }, pressure, !starting && !by_tide)
+            let idle_only = !starting && pool.spec.updates.when == When::Idle;
+            let pressure = PressureOf { idle_only, ..PressureOf::default() };
+            (Reason::Layout { from: from.cloned(), to: to.clone() }, pressure, !starting)
         }
     };
     Some(Wish::Cut { reason, pressure, state, rollout })

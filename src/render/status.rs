@@ -265,17 +265,17 @@ impl Page<'_> {
     }
 
     fn held(&self) -> Option<String> {
-        let held = &self.status.held;
+        let held = self.words.held(&self.status.held);
         if held.is_empty() {
             return None;
         }
         let mut lines = vec![self.ink.paint(BOLD, "Waiting")];
         for one in held.iter().take(LINES) {
-            let wait = self.words.waiting(&one.waiting_on);
             let done = one.done_by.map_or(String::new(), |at| format!("; done by {}", self.words.near(at)));
-            lines.push(format!("  {}: {}: {}{done}", one.what, clean(&one.wanted), wait.on));
-            if let (Some(remedy), None) = (&wait.remedy, &wait.patch) {
-                lines.push(self.ink.paint(DIM, &format!("    to do: {remedy}")));
+            lines.push(format!("  {}: {}", one.first.what, one.wanted()));
+            lines.push(format!("    waits {}{done}", one.wait.on));
+            if let (Some(remedy), None) = (&one.wait.remedy, &one.wait.patch) {
+                lines.push(self.ink.paint(DIM, &format!("    to do {remedy}")));
             }
         }
         lines.extend(more(held.len(), "held"));

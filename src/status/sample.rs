@@ -477,5 +477,15 @@ fn held(now: Timestamp) -> Vec<Held> {
     replaced.done_by = Some(at("2026-11-03T10:25-08:00"));
     replaced.effects = Effects::one(Verb::Terminate, pool("train"), Amount::count(1));
     let cut = Reason::Layout { from: Some("whole".into()), to: "halves".into() };
-    vec![replaced, one(pool("serve"), "re-cut 1 node from whole to halves", cut, WaitingOn::Frozen(freeze))]
+    let room = WaitingOn::Capacity {
+        what: "p5.48xlarge in us-west-2a".into(),
+        retry: Some(now + Duration::minutes(5).signed()),
+    };
+    let launch = |slot: &str| one(pool("train"), &format!("launch a node for {slot}"), Reason::SlotEmpty, room.clone());
+    vec![
+        replaced,
+        launch("train/4"),
+        launch("train/5"),
+        one(pool("serve"), "re-cut 1 node from whole to halves", cut, WaitingOn::Frozen(freeze)),
+    ]
 }

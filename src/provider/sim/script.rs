@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Sim;
+use super::{ClusterState, Sim};
 use crate::effect::{Ledger, LedgerChange};
 use crate::fleet::Target;
 use crate::fleet::reservation::Match;
@@ -30,6 +30,11 @@ impl Guard {
 }
 
 impl Sim {
+    /// Whatever the cluster's own script can do: work that comes, nodes that were there already, moves of others.
+    pub fn in_cluster<T>(&self, change: impl FnOnce(&mut ClusterState, Timestamp) -> T) -> T {
+        self.change(|state| change(&mut state.cluster, state.now))
+    }
+
     /// How many machines are left for sale, on demand or spot; none: as many as anybody wants.
     pub fn set_capacity(&self, instance_type: &InstanceType, zone: &Zone, market: Market, left: Option<u32>) {
         self.change(|state| state.cloud.set_room(instance_type, zone, market, left));
@@ -73,11 +78,6 @@ impl Sim {
             let at = state.now.checked_add(within.signed()).unwrap_or(Timestamp::MAX);
             state.cloud.give_notice(id, NoticeKind::Maintenance, at)
         })
-    }
-
-    /// Whatever users, hardware or other tools do in the cluster.
-    pub fn in_cluster<T>(&self, happens: impl FnOnce(&mut super::ClusterState, Timestamp) -> T) -> T {
-        self.change(|state| happens(&mut state.cluster, state.now))
     }
 
     /// Somebody else was faster.

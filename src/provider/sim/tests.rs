@@ -193,6 +193,26 @@ fn a_cluster_action_reaches_the_cluster_and_is_counted() {
 }
 
 #[test]
+fn the_cluster_can_be_changed_by_its_own_script() {
+    let sim = lab();
+    let join = cluster::NodeJoin {
+        name: "own-hardware".into(),
+        instance: None,
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        gpus: 8,
+        gpu: None,
+        instance_type: "dgx-h100".into(),
+        vcpus: 96,
+        memory_gib: 2048,
+        efa: 0,
+    };
+    sim.in_cluster(|cluster, now| cluster.node_joins(now, join));
+    sim.advance(Duration::minutes(5));
+    assert!(now(Cluster::observe(&sim, &target())).nodes.seen().contains_key("own-hardware"));
+}
+
+#[test]
 fn a_summary_says_what_exists() {
     let sim = lab();
     let held = hold(&sim, reserve(2, crate::fleet::reservation::Match::Targeted, None)).unwrap();

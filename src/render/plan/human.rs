@@ -142,17 +142,16 @@ impl Page<'_> {
     }
 
     fn held(&self) -> Option<String> {
-        let held = &self.shown.plan.held;
+        let held = self.words.held(&self.shown.plan.held);
         if held.is_empty() {
             return None;
         }
         let mut lines = vec![self.heading("Held: wanted, and not done now")];
-        let width = held.iter().map(|one| one.what.to_string().chars().count()).max().unwrap_or(0);
+        let width = held.iter().map(|one| one.first.what.to_string().chars().count()).max().unwrap_or(0);
         let most = if self.look.verbose { usize::MAX } else { LINES };
         for one in held.iter().take(most) {
-            let wait = self.words.waiting(&one.waiting_on);
-            let what = one.what.to_string();
-            lines.push(format!("  {} {what:<width$}  {}", self.ink.paint(YELLOW, "x"), clean(&one.wanted)));
+            let (what, wait) = (one.first.what.to_string(), &one.wait);
+            lines.push(format!("  {} {what:<width$}  {}", self.ink.paint(YELLOW, "x"), one.wanted()));
             let mut detail = |name: &str, text: &str| {
                 lines.push(format!("       {} {text}", self.ink.paint(DIM, &format!("{name:<6}"))));
             };

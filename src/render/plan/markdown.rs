@@ -143,24 +143,24 @@ impl Page<'_> {
     }
 
     fn held(&self) -> Option<String> {
-        let held = &self.shown.plan.held;
+        let held = self.words.held(&self.shown.plan.held);
         if held.is_empty() {
             return None;
         }
         let mut lines = vec![
             "**Held**\n".to_string(),
-            "| on | wanted | waits on | to do |".into(),
+            "| on | wanted | waits | to do |".into(),
             "| --- | --- | --- | --- |".into(),
         ];
         for one in held.iter().take(self.level.lines) {
-            let wait = self.words.waiting(&one.waiting_on);
+            let wait = &one.wait;
             let done = one.done_by.map_or(String::new(), |at| format!("; done by {}", self.words.near(at)));
             let remedy = wait.remedy.as_deref().map_or(String::new(), |remedy| code(&bounded(remedy)));
             let patch = wait.patch.as_deref().map_or(String::new(), |patch| format!(" {}", code(&bounded(patch))));
             lines.push(format!(
                 "| {} | {} | {}{done} | {remedy}{patch} |",
-                cell(&one.what.to_string()),
-                cell(&one.wanted),
+                cell(&one.first.what.to_string()),
+                cell(&one.wanted()),
                 cell(&wait.on)
             ));
         }

@@ -1,5 +1,7 @@
 //! Numbers, times, reasons and waits, in words. Used for plans, for progress and for the status.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rust_decimal::Decimal;
@@ -9,7 +11,7 @@ use crate::effect::{Amount, Excess, Freeze, Scope};
 use crate::fleet::policy::Remedy;
 use crate::ids::PoolName;
 use crate::observed::NoticeKind;
-use crate::plan::{GangHit, Plan, PlanInput, Reason, WaitingOn};
+use crate::plan::{Disruption, GangHit, Held, Plan, PlanInput, Reason, WaitingOn};
 use crate::units::Usd;
 
 /// What words depend on: the hour, the zone, and how the fleet is called on the command line.
@@ -20,6 +22,26 @@ pub struct Words<'a> {
     pub directory: &'a str,
     /// Where steps are looked up that something waits on.
     pub plan: Option<&'a Plan>,
+}
+
+/// Things that are wanted and wait on the same, told once.
+#[derive(Debug)]
+pub struct HeldLine<'a> {
+    pub first: &'a Held,
+    /// How many more are like it.
+    pub more: usize,
+    pub wait: Wait,
+    pub disruption: Disruption,
+    /// When the last of them is done, where that can be said of all.
+    pub done_by: Option<Timestamp>,
+}
+
+impl HeldLine<'_> {
+    /// "launch a node for train/0, and 15 more like it"
+    pub fn wanted(&self) -> String {
+        let first = clean(&self.first.wanted);
+        if self.more == 0 { first } else { format!("{first}, and {} more like it", self.more) }
+    }
 }
 
 /// What something waits on, and what a person can do about it.
@@ -70,8 +92,11 @@ impl Words<'_> {
             WaitingOn::Budget { name, allowed, used } => on(format!("{}: {used} of {allowed} in use", clean(name))),
             WaitingOn::Until(at) => on(format!("until {}", self.near(*at))),
             WaitingOn::Capacity { what, retry } => {
-                let retry = retry.map_or(String::new(), |at| format!("; asked again {}", self.at_or_now(at)));
-                on(format!("the cloud has no {}{retry}", clean(what)))
+                let what = clean(what);
+                on(match retry {
+                    Some(at) => format!("the cloud had no {what}; asked again {}", self.at_or_now(*at)),
+                    None => format!("for {what}"),
+                })
             }
             WaitingOn::Step(id) => on(format!("after {}", self.step(id))),
             WaitingOn::DisruptionBudget(name) => with(
@@ -84,10 +109,13 @@ impl Words<'_> {
                 "the last look showed {} of {} instances and {} of {} nodes: too few to be believed, so nothing is removed",
                 seen.instances, trusted.instances, seen.nodes, trusted.nodes
             )),
-            WaitingOn::Limit { name, allowed, wanted } => with(
-                format!("limit {} is {}, this needs {}", clean(name), money(*allowed), money(*wanted)),
-                format!("raise spec.limits.{} in the Fleet document", clean(name)),
-            ),
+            WaitingOn::Limit { name, allowed, wanted } => {
+                let name = clean(name.strip_prefix("limits.").unwrap_or(name));
+                with(
+                    format!("limit {name} is {}, this needs {}", money(*allowed), money(*wanted)),
+                    format!("raise spec.limits.{name} in the Fleet document"),
+                )
+            }
             WaitingOn::Approval(digest) => with(
                 "an approval".into(),
                 format!("{} --approved {}", command("apply", self.directory), short(digest.as_str())),
@@ -105,6 +133,29 @@ impl Words<'_> {
             WaitingOn::Guard { tide, why } => on(format!("the guard of tide {tide}: {}", clean(why))),
             WaitingOn::Person(what) => on(clean(what)),
         }
+    }
+
+    /// What is held, in the plan's order; what waits on the same is one line.
+    pub fn held<'h>(&self, held: &'h [Held]) -> Vec<HeldLine<'h>> {
+        let mut lines: Vec<HeldLine<'h>> = Vec::new();
+        let mut places: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+        for one in held {
+            let wait = self.waiting(&one.waiting_on);
+            let key = (one.what.to_string(), wait.on.clone(), self.reason(&one.reason));
+            match places.get(&key).and_then(|at| lines.get_mut(*at)) {
+                Some(line) => {
+                    line.more += 1;
+                    line.disruption.add(&one.disruption);
+                    line.done_by = line.done_by.zip(one.done_by).map(|(a, b)| a.max(b));
+                }
+                None => {
+                    places.insert(key, lines.len());
+                    let (disruption, done_by) = (one.disruption.clone(), one.done_by);
+                    lines.push(HeldLine { first: one, more: 0, wait, disruption, done_by });
+                }
+            }
+        }
+        lines
     }
 
     /// "frozen by ana since 14:02: incident 4711"

@@ -1,1 +1,36 @@
-//! Tests.
+//! One line an event.
+
+use insta::assert_snapshot;
+
+use super::*;
+use crate::status::sample;
+use crate::units::Duration;
+
+#[test]
+fn every_event_is_a_line_that_says_what_and_why() {
+    let input = sample::input();
+    let plan = sample::plan(&input);
+    let zone = input.target.standing.time_zone.zone();
+    let kinds = [
+        ("cordon:train/1@2", EventKind::Started),
+        ("cordon:train/1@2", EventKind::Succeeded),
+        ("settle:train/1@2", EventKind::Started),
+        ("settle:train/1@2", EventKind::Succeeded),
+        ("empty:train/1@2", EventKind::Waiting { why: "vision/pretrain-7-0 and 4 more are still on train-1".into() }),
+        ("terminate:train/1@2", EventKind::Skipped { fact: None, why: "nlp/new came to train-1".into() }),
+        ("launch:train/1@2", EventKind::Dropped { after: "terminate:train/1@2".into() }),
+        (
+            "launch:serve/3@1",
+            EventKind::Failed { class: "noCapacity".into(), why: "InsufficientInstanceCapacity: \u{1b}[31mnone".into() },
+        ),
+        ("suspend:w-0", EventKind::Frozen { by: "ana".into(), reason: "incident 4711".into() }),
+        ("suspend:w-0", EventKind::NotApproved { why: "drain pool/train is not covered".into() }),
+        ("forget:pool/old", EventKind::Succeeded),
+        ("unheard-of", EventKind::Succeeded),
+    ];
+    let lines = kinds.into_iter().enumerate().filter_map(|(index, (step, kind))| {
+        let at = input.now + Duration::secs(u64::try_from(index).unwrap()).signed();
+        line(&Event { at, step: step.into(), kind }, &plan, &zone)
+    });
+    assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"");
+}

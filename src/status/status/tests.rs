@@ -1,1 +1,172 @@
 //! Where nodes are, who uses what, and what that means.
+
+use super::*;
+use crate::effect::marks::STARTING_TAINT;
+use crate::effect::{Purchase, PurchaseRequest, Scope};
+use crate::fleet::launch::{Taint, TaintEffect};
+use crate::fleet::testing::at;
+use crate::observed::{Gap, InstanceState, Read};
+use crate::status::sample;
+
+fn of(input: &PlanInput) -> Status {
+    Status::of(input, &sample::empty_plan())
+}
+
+fn pool<'a>(status: &'a Status, name: &str) -> &'a PoolStatus {
+    status.pools.iter().find(|pool| pool.pool.as_str() == name).unwrap()
+}
+
+#[test]
+fn a_fleet_that_is_as_git_says_is_converged() {
+    let status = of(&sample::input());
+    assert_eq!(status.verdict, Verdict::Converged);
+    let (train, serve) = (pool(&status, "train"), pool(&status, "serve"));
+    assert_eq!((train.wanted, train.ready, train.spares), (4, 4, 1));
+    assert_eq!(serve.layouts["halves"], LayoutCount { wanted: 3, cut: 3 });
+}
+
+#[test]
+fn every_slot_is_counted_once_whatever_happened_to_it() {
+    let mut input = sample::input();
+    let now = input.now;
+    sample::cordon(&mut input, "train-0");
+    sample::with_node(&mut input, "train-1", |node| node.unschedulable = true);
+    sample::with_node(&mut input, "train-2", |node| node.ready = false);
+    let taint = Taint { key: STARTING_TAINT.into(), value: None, effect: TaintEffect::NoSchedule };
+    sample::with_node(&mut input, "train-3", |node| node.taints.push(taint));
+    let slots = &mut input.ledger.pools.get_mut("serve").unwrap().slots;
+    // One was never listed, one is gone, one has joined nothing yet, and one is too many.
+    slots.get_mut(&0).unwrap().instance = Some("i-hidden".into());
+    slots.get_mut(&1).unwrap().instance = Some("i-serve-gone".into());
+    slots.get_mut(&1).unwrap().missing_since = Some(now);
+    let extra = slots[&2].clone();
+    slots.insert(7, extra);
+    let mut instances = input.observed.cloud.instances.seen().clone();
+    instances.get_mut("i-serve-2").unwrap().state = InstanceState::Pending;
+    input.observed.cloud.instances = Read::new(instances, now);
+    let mut nodes = input.observed.cluster.nodes.seen().clone();
+    nodes.remove("serve-2");
+    input.observed.cluster.nodes = Read::new(nodes, now);
+
+    let status = of(&input);
+    let train = pool(&status, "train");
+    assert_eq!((train.draining, train.cordoned, train.unready, train.launching, train.ready), (1, 1, 1, 1, 0));
+    let serve = pool(&status, "serve");
+    assert_eq!((serve.launching, serve.missing, serve.surplus, serve.ready), (2, 1, 1, 0));
+    for pool in &status.pools {
+        let sum = pool.ready + pool.draining + pool.cordoned + pool.launching + pool.unready + pool.missing;
+        assert_eq!(sum, pool.wanted, "{}", pool.pool);
+    }
+    assert_eq!(status.verdict, Verdict::Changing, "something is on its way");
+}
+
+#[test]
+fn a_node_that_nothing_is_done_about_is_not_as_git_says() {
+    let mut input = sample::input();
+    sample::with_node(&mut input, "train-2", |node| node.ready = false);
+    assert_eq!(of(&input).verdict, Verdict::Blocked);
+}
+
+#[test]
+fn steps_are_changes_and_what_is_only_held_is_blocked() {
+    let input = sample::input();
+    let plan = sample::plan(&input);
+    assert_eq!(Status::of(&input, &plan).verdict, Verdict::Changing);
+    let held = Plan { steps: Vec::new(), ..plan };
+    assert_eq!(Status::of(&input, &held).verdict, Verdict::Blocked);
+}
+
+#[test]
+fn what_could_not_be_read_is_not_taken_for_good() {
+    let mut input = sample::input();
+    let gap = Gap { what: "list pods".into(), why: "denied".into() };
+    input.observed.cluster.pods = Read::with_gap(Vec::new(), input.now, gap.clone());
+    let status = of(&input);
+    assert_eq!((status.verdict, status.gaps), (Verdict::Blocked, vec![gap]));
+}
+
+#[test]
+fn only_a_freeze_of_everything_makes_a_fleet_frozen() {
+    let mut input = sample::input();
+    let freeze = |scope| Freeze { scope, by: "ana".into(), at: input.now, reason: "why".into(), all: false };
+    let (fleet, pool) = (freeze(Scope::Fleet), freeze(Scope::Pool("train".into())));
+    input.ledger.head.frozen = vec![pool.clone()];
+    assert_eq!(of(&input).verdict, Verdict::Converged);
+    input.ledger.head.frozen = vec![pool, fleet];
+    assert_eq!(of(&input).verdict, Verdict::Frozen);
+    input.ledger.head.frozen.clear();
+    std::sync::Arc::make_mut(&mut input.target.standing).frozen = Some("audit".into());
+    let status = of(&input);
+    assert_eq!((status.verdict, status.freezes[0].by.as_str()), (Verdict::Frozen, "the Fleet document"));
+}
+
+#[test]
+fn what_one_borrows_another_lends() {
+    let status = of(&sample::input());
+    let share = |quota: &str| status.quotas.iter().find(|share| share.quota.as_str() == quota).unwrap();
+    let vision = share("vision");
+    assert_eq!((vision.used.gpus, vision.borrowed.gpus, vision.lent.gpus), (24, 8, 0));
+    let nlp = share("nlp");
+    assert_eq!((nlp.used.gpus, nlp.borrowed.gpus, nlp.lent.gpus, nlp.waiting), (0, 0, 8, 1));
+    assert!(share("serving").lent.slices.is_empty());
+}
+
+#[test]
+fn the_tide_lends_until_it_turns() {
+    let status = of(&sample::input_at("2026-11-02T23:00-08:00"));
+    let tide = &status.tides[0];
+    assert_eq!((tide.lent, tide.returning), (2, 0));
+    assert_eq!(tide.next.unwrap().0, at("2026-11-03T05:45-08:00"));
+    let serving = status.quotas.iter().find(|share| share.quota.as_str() == "serving").unwrap();
+    assert_eq!(serving.lent.slices["3g.20gb"], 32);
+    let vision = status.quotas.iter().find(|share| share.pool.as_str() == "serve" && share.loaned.gpus > 0).unwrap();
+    assert_eq!((vision.quota.as_str(), vision.loaned.gpus), ("vision", 16));
+}
+
+#[test]
+fn idle_nodes_of_a_reservation_have_a_price() {
+    let mut input = sample::input();
+    let mut seen = input.observed.cloud.reservations.seen().clone();
+    seen.get_mut("cr-0aaa").unwrap().available = 3;
+    input.observed.cloud.reservations = Read::new(seen.clone(), input.now);
+    let price = input.target.standing.reservations["h100"].shape.on_demand.unwrap();
+    let held = |input: &PlanInput| of(input).reservations[0].seen.clone().unwrap();
+    assert_eq!((held(&input).used, held(&input).idle), (1, 3));
+    assert_eq!(held(&input).idle_usd_hour, Some(Usd(price.0 * Decimal::from(3))));
+    // What has ended costs nothing, and what nobody lists is not there.
+    seen.get_mut("cr-0aaa").unwrap().state = ReservationState::Ended;
+    input.observed.cloud.reservations = Read::new(seen, input.now);
+    assert_eq!(held(&input).idle, 0);
+    input.observed.cloud.reservations = Read::new(BTreeMap::new(), input.now);
+    assert_eq!(of(&input).reservations[0].seen, None);
+}
+
+#[test]
+fn a_block_that_we_bought_costs_what_we_paid() {
+    let mut input = sample::input();
+    let standing = std::sync::Arc::make_mut(&mut input.target.standing);
+    let spec = standing.reservations.get_mut("h100").unwrap();
+    spec.terms = TermsSpec::Block(crate::fleet::standing::BlockSpec {
+        duration: crate::units::Duration::days(1),
+        start: None,
+        window: None,
+        max_upfront: sample::usd("100000"),
+        approval: None,
+        extend: None,
+        kill: crate::units::Duration::minutes(30),
+    });
+    let request = PurchaseRequest {
+        reservation: "h100".into(),
+        offering: "cb-1".into(),
+        extends: None,
+        fee: sample::usd("9600"),
+    };
+    let intent = crate::effect::Intent { request, plan: "p".into(), at: input.now };
+    input.ledger.head.purchases = vec![Purchase { intent, outcome: Outcome::Bought("cr-0aaa".into()) }];
+    let mut seen = input.observed.cloud.reservations.seen().clone();
+    let found = seen.get_mut("cr-0aaa").unwrap();
+    (found.block, found.available) = (true, 2);
+    input.observed.cloud.reservations = Read::new(seen, input.now);
+    // 9,600 dollars for 4 nodes and 24 hours are 100 a node and hour.
+    assert_eq!(of(&input).reservations[0].seen.as_ref().unwrap().idle_usd_hour, Some(Usd(Decimal::from(200))));
+}

@@ -1,0 +1,322 @@
+//! `tidewright apply`: carry a plan out, as far as it holds and was approved.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::bars::Bars;
+use super::session::{Access, Session, block_on, judged, who};
+use super::{BLOCKED, CHANGES, Common, DONE, Output, fail, print, status, stop, talk};
+use crate::apply::{self, Opening, Patience, Report, StopSignal};
+use crate::effect::Effects;
+use crate::ids::Digest;
+use crate::plan::{self as planning, Plan, PlanInput};
+use crate::render::plan::{self, Look, Saved, Shown};
+use crate::render::status::sentence;
+use crate::round::Options;
+use crate::units::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidewright apply                             plan, ask, and carry it out
+  tidewright apply clusters/demo --yes         the same without asking
+  tidewright apply . plan.json                 exactly what `plan --out` saved, or nothing
+  tidewright apply --approved plan.json        no more than what was approved with that file
+  tidewright apply --until-converged --yes     again and again, until nothing is left or all is held
+
+Ctrl-C once finishes the steps in flight, twice stops now; the next run understands both.
+Exit codes: 0 done, 1 error, 2 changes are left, 3 what is left is held.")]
+pub struct Arguments {
+    /// The fleet's directory
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// A plan that `plan --out` saved: done only if its effects still hold
+    #[arg(value_name = "PLANFILE")]
+    saved: Option<PathBuf>,
+    /// What was approved: a saved plan, or the digest of a plan
+    #[arg(long, value_name = "FILE|DIGEST", conflicts_with = "saved")]
+    approved: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Plan and apply again until nothing is left, or all that is left is held
+    #[arg(long)]
+    until_converged: bool,
+}
+
+/// How long one step may wait before the next plan takes it up.
+const PER_WAIT: Duration = Duration::minutes(30);
+/// How often what is waited for is looked at.
+const POLL: Duration = Duration::secs(5);
+/// How many effects are in flight at once: well below EC2's limit for launches.
+const CONCURRENCY: usize = 8;
+/// After so many rounds in which nothing succeeded, another one helps nobody.
+const IDLE_ROUNDS: u32 = 3;
+
+/// What somebody said yes to.
+struct Approval {
+    digest: Digest,
+    effects: Effects,
+}
+
+/// How it ended.
+enum End {
+    /// No step is left; some may be held.
+    Settled(Box<Plan>),
+    /// One round was asked for, and done.
+    Once(Report),
+    Stopped,
+    /// Rounds went by in which nothing could be done.
+    Stuck(Report),
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> u8 {
+    if let Err(code) = common.one_of("apply", &[Output::Human, Output::Json]) {
+        return code;
+    }
+    go(arguments, common).unwrap_or_else(|code| code)
+}
+
+fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
+    // `apply plan.json` means the plan of this directory.
+    let named_a_file = arguments.saved.is_none() && arguments.directory.is_file();
+    let (directory, file) = match named_a_file {
+        true => (Path::new("."), Some(arguments.directory.as_path())),
+        false => (arguments.directory.as_path(), arguments.saved.as_deref()),
+    };
+    let saved = file.map(load).transpose()?;
+    let session = Session::open(directory, Access::Change)?;
+    let input = session.input(&Options::default())?;
+    let (made, _) = judged(&input)?;
+    if let Some(saved) = &saved {
+        still_holds(saved, &made, &session)?;
+    }
+    if made.steps.is_empty() {
+        return Ok(settled(&made, &session, common));
+    }
+    let approval = consent(arguments, common, saved, &input, &made, &session)?;
+    if let Some(approval) = &approval {
+        open(&session, approval)?;
+    }
+    let stop = stop::listen();
+    let end = rounds(&session, approval.as_ref(), arguments.until_converged, &stop)?;
+    Ok(told(&end, &session, common))
+}
+
+fn load(path: &Path) -> Result<Saved, u8> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| fail(&format!("cannot read `{shown}`: {error}")))?;
+    plan::load_saved(&text).map_err(|why| fail(&format!("cannot apply `{shown}`: {why}")))
+}
+
+/// A saved plan is carried out only if what would be done now is no more than what it says.
+fn still_holds(saved: &Saved, made: &Plan, session: &Session) -> Result<(), u8> {
+    let fleet = &session.fleet.name.value;
+    if saved.fleet != *fleet {
+        return Err(fail(&format!("this is a plan of fleet {}, and the directory holds fleet {fleet}", saved.fleet)));
+    }
+    let Err(beyond) = made.effects.within(&saved.effects) else { return Ok(()) };
+    let lines: String = plan::excesses(&beyond).iter().map(|line| format!("\n  {line}")).collect();
+    Err(fail(&format!(
+        "the saved plan does not hold any more, so nothing was done. What would be done now goes beyond it:{lines}\n\
+         look at the new plan: {}",
+        plan::command("plan", &session.directory)
+    )))
+}
+
+/// What may be done beyond what the merge itself allows.
+fn consent(
+    arguments: &Arguments,
+    common: &Common,
+    saved: Option<Saved>,
+    input: &PlanInput,
+    made: &Plan,
+    session: &Session,
+) -> Result<Option<Approval>, u8> {
+    if let Some(saved) = saved {
+        return Ok(Some(Approval { digest: saved.digest, effects: saved.effects }));
+    }
+    let this = || Approval { digest: made.digest.clone(), effects: made.effects.clone() };
+    if let Some(named) = &arguments.approved {
+        return approved(named, input, made, this).map(Some);
+    }
+    let asks = made.steps.iter().any(|step| step.consent == planning::Consent::Asked);
+    if !asks {
+        return Ok(None);
+    }
+    if arguments.yes {
+        return Ok(Some(this()));
+    }
+    let shown = Shown { input, plan: made, directory: &session.directory };
+    if common.may_ask() {
+        let text = plan::human(&shown, &Look { colour: true, verbose: false });
+        talk(text.trim_end());
+        return if ask("\nDo this? [y/N] ") { Ok(Some(this())) } else { Err(declined()) };
+    }
+    let command = plan::command("apply", &session.directory);
+    Err(fail(&format!(
+        "this plan needs an approval, and nobody can be asked here\n\
+         to approve exactly this plan:  {command} --approved {}\n\
+         to approve whatever it says:   {command} --yes",
+        made.digest
+    )))
+}
+
+fn declined() -> u8 {
+    talk("Nothing was done.");
+    CHANGES
+}
+
+/// An approval from a file, or by a digest that the ledger knows or that is this plan's.
+fn approved(named: &str, input: &PlanInput, made: &Plan, this: impl Fn() -> Approval) -> Result<Approval, u8> {
+    let path = Path::new(named);
+    if path.is_file() {
+        return load(path).map(|saved| Approval { digest: saved.digest, effects: saved.effects });
+    }
+    let digest = named.strip_prefix("sha256:").unwrap_or(named);
+    let is_digest = digest.len() >= 8 && digest.chars().all(|c| c.is_ascii_hexdigit());
+    if !is_digest {
+        return Err(fail(&format!("`{named}` is neither a file nor a digest: write one of the two")));
+    }
+    if made.digest.as_str().starts_with(digest) {
+        return Ok(this());
+    }
+    let mut known = input.ledger.head.approvals.iter().filter(|(known, _)| known.as_str().starts_with(digest));
+    match (known.next(), known.next()) {
+        (Some((digest, opened)), None) => Ok(Approval { digest: digest.clone(), effects: opened.left.clone() }),
+        (Some(_), Some(_)) => {
+            Err(fail(&format!("`{named}` is the beginning of more than one approval: write more of it")))
+        }
+        (None, _) => Err(fail(&format!(
+            "`{named}` is not the digest of what would be done now, which is {}, and no approval that was given before",
+            made.digest
+        ))),
+    }
+}
+
+/// Writes the approval down, so that every step can spend its part of it.
+fn open(session: &Session, approval: &Approval) -> Result<(), u8> {
+    let by = who();
+    // One that was opened before has its own remainder, which is not its digest's.
+    if approval.effects.digest() != approval.digest {
+        return Ok(());
+    }
+    match block_on(apply::open_approval(session.world(), &approval.digest, &approval.effects, &by)) {
+        Ok(Opening::Opened) => Ok(()),
+        Ok(Opening::Known { left }) => {
+            if left != approval.effects {
+                talk("This was approved before, and a part of it was done: only the rest is done now.");
+            }
+            Ok(())
+        }
+        Err(error) => Err(fail(&error.to_string())),
+    }
+}
+
+/// Plans and walks, once or until nothing is left.
+fn rounds(
+    session: &Session,
+    approval: Option<&Approval>,
+    until_converged: bool,
+    stop: &Arc<StopSignal>,
+) -> Result<End, u8> {
+    let mut idle = 0;
+    loop {
+        let input = session.input(&Options::default())?;
+        let (made, audited) = judged(&input)?;
+        if made.steps.is_empty() {
+            return Ok(End::Settled(Box::new(made)));
+        }
+        let patience =
+            Patience { per_wait: PER_WAIT, total: None, poll: POLL, concurrency: CONCURRENCY, stop: stop.as_ref() };
+        let mut bars = Bars::new(&made, session.fleet.time_zone.zone());
+        let digest = approval.map(|approval| &approval.digest);
+        let walked = block_on(apply::apply(&audited, &input, digest, session.world(), &patience, &mut |event| {
+            bars.tell(&event)
+        }));
+        bars.finish();
+        session.sim.save().map_err(|error| fail(&error.to_string()))?;
+        let report = walked.map_err(|error| fail(&error.to_string()))?;
+        if report.stopped || stop.is_asked() {
+            return Ok(End::Stopped);
+        }
+        if !until_converged {
+            return Ok(End::Once(report));
+        }
+        idle = if report.tally.succeeded == 0 { idle + 1 } else { 0 };
+        if idle >= IDLE_ROUNDS {
+            return Ok(End::Stuck(report));
+        }
+    }
+}
+
+/// Says how it ended, and what the fleet is now.
+fn told(end: &End, session: &Session, common: &Common) -> u8 {
+    match end {
+        End::Settled(made) => settled(made, session, common),
+        End::Stopped => {
+            talk("Stopped. The next run goes on from here.");
+            left(session, common, CHANGES)
+        }
+        End::Once(report) => {
+            let code = match () {
+                () if report.is_done() => DONE,
+                () if report.failed.is_empty() => CHANGES,
+                () => super::ERROR,
+            };
+            talk(&format!("{}.", plan::tally(&report.tally)));
+            left(session, common, code)
+        }
+        End::Stuck(report) => {
+            talk(&format!("Nothing could be done in {IDLE_ROUNDS} rounds: {}.", plan::tally(&report.tally)));
+            left(session, common, BLOCKED)
+        }
+    }
+}
+
+/// Nothing more can be done now.
+fn settled(made: &Plan, session: &Session, common: &Common) -> u8 {
+    let code = if made.held.is_empty() { DONE } else { BLOCKED };
+    if code == DONE {
+        talk("No changes.");
+    } else {
+        talk("No changes: what is left is held.");
+    }
+    left(session, common, code)
+}
+
+/// The fleet as it is afterwards: the document.
+fn left(session: &Session, common: &Common, code: u8) -> u8 {
+    match status::of(session) {
+        Ok(found) if common.output == Output::Json => {
+            status::tell(&found, &session.directory, Output::Json);
+            code
+        }
+        Ok(found) => {
+            print(&format!("Fleet {} is {}.", found.fleet, sentence(&found)));
+            if !found.held.is_empty() {
+                talk(&format!("what it waits for: {}", plan::command("status", &session.directory)));
+            }
+            code
+        }
+        Err(code) => code,
+    }
+}
+
+fn ask(question: &str) -> bool {
+    let mut err = std::io::stderr().lock();
+    let _ = write!(err, "{question}");
+    let _ = err.flush();
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+impl Common {
+    /// Whether a person sits here and may be asked.
+    fn may_ask(&self) -> bool {
+        let ci = std::env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false" && value != "0");
+        !self.no_input && !ci && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+}

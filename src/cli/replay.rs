@@ -1,0 +1,106 @@
+//! `tidewright replay`: the plan of a saved input, byte for byte.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Common, Output, fail};
+use crate::plan::{PlanInput, plan};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidewright plan --save-input input.json      save what a plan was made from
+  tidewright replay input.json                 and make the same plan again, anywhere
+  tidewright replay input.json --output json   the same for programs
+
+Exit codes: 0 no changes, 1 error, 2 changes, 3 something is wanted and all of it is held.")]
+pub struct Arguments {
+    /// A file that `tidewright plan --save-input` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Every step and every name
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// What the file is, so that no other JSON is taken for it.
+const KIND: &str = "tidewright-input";
+const FORMAT_VERSION: &str = "1.0";
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    kind: String,
+    format_version: String,
+    input: PlanInput,
+}
+
+/// Ends with a line break.
+pub fn save(input: &PlanInput) -> String {
+    let saved = Saved { kind: KIND.into(), format_version: FORMAT_VERSION.into(), input: input.clone() };
+    serde_json::to_string(&saved).expect("our own types always serialise") + "\n"
+}
+
+fn load(text: &str) -> Result<PlanInput, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => "it is cut short: save it again".to_string(),
+        _ => "it is no saved input: write one with `tidewright plan --save-input FILE`".into(),
+    })?;
+    match (value.get("kind").and_then(Value::as_str), value.get("format_version").and_then(Value::as_str)) {
+        (Some(KIND), Some(version)) if version.split('.').next() == FORMAT_VERSION.split('.').next() => {}
+        (Some(KIND), Some(version)) => {
+            return Err(format!("it has format {version:?}, and this program reads {FORMAT_VERSION}"));
+        }
+        _ => return Err("it is no saved input: write one with `tidewright plan --save-input FILE`".into()),
+    }
+    let saved: Saved = serde_json::from_value(value).map_err(|error| format!("it is damaged: {error}"))?;
+    Ok(saved.input)
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> u8 {
+    if let Err(code) = common.one_of("replay", &[Output::Human, Output::Json, Output::Markdown]) {
+        return code;
+    }
+    let shown = arguments.file.display();
+    let text = match std::fs::read_to_string(&arguments.file) {
+        Ok(text) => text,
+        Err(error) => return fail(&format!("cannot read `{shown}`: {error}")),
+    };
+    match load(&text) {
+        Ok(input) => {
+            let made = plan(&input);
+            super::plan::tell(&input, &made, ".", arguments.verbose, common.output);
+            super::plan::exit_code(&made)
+        }
+        Err(why) => fail(&format!("cannot replay `{shown}`: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::sample;
+
+    #[test]
+    fn an_input_comes_back_as_it_was() {
+        let input = sample::input();
+        let text = save(&input);
+        assert_eq!(load(&text).unwrap(), input);
+        assert_eq!(save(&load(&text).unwrap()), text);
+    }
+
+    #[test]
+    fn what_is_no_input_is_told() {
+        let text = save(&sample::input());
+        for (text, says) in [
+            (&text[..text.len() / 2], "cut short"),
+            ("{}", "no saved input"),
+            ("kind: Fleet", "no saved input"),
+            (&text.replace("\"format_version\":\"1.0\"", "\"format_version\":\"2.0\""), "2.0"),
+            (&text.replace("\"now\"", "\"then\""), "damaged"),
+        ] {
+            assert!(load(text).unwrap_err().contains(says), "{says}");
+        }
+    }
+}

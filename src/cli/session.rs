@@ -1,0 +1,206 @@
+//! What the verbs that look at the world share: the fleet of a directory, and the world that it lives in.
+//!
+//! The verbs name the planner, the judge, `apply` and the simulator only through here. Only the simulator can be reached
+//! now; a fleet that lives elsewhere gets an error that says so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::{ERROR, fail, talk};
+use crate::audit::{Audited, audit};
+use crate::effect::{Head, Ledger, LedgerChange, Part};
+use crate::fleet::Fleet;
+use crate::fleet::config::{Cloud, Kubernetes};
+use crate::ids::FleetUid;
+use crate::load;
+use crate::plan::{Plan, PlanInput, plan};
+use crate::provider::sim::Sim;
+use crate::provider::{Class, PartValue, ProviderError, World};
+use crate::render::diagnostics;
+use crate::round::{self, Options};
+
+/// A fleet and the simulated world that it lives in.
+#[derive(Debug)]
+pub struct Session {
+    pub fleet: Fleet,
+    pub uid: FleetUid,
+    pub sim: Sim,
+    /// How the directory was written.
+    pub directory: String,
+    pub revision: Option<String>,
+}
+
+/// What somebody wants to do with the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Nobody is kept out, and nothing is written.
+    Look,
+    /// Ours alone until it is dropped.
+    Change,
+}
+
+/// Where the simulator's state lives. The loader passes over hidden directories.
+pub fn state_file(directory: &Path) -> PathBuf {
+    directory.join(".tidewright").join("sim.json")
+}
+
+impl Session {
+    /// Reads the fleet and opens its world; what is wrong is said.
+    pub fn open(directory: &Path, access: Access) -> Result<Self, u8> {
+        let state = state_file(directory);
+        let begin = whole_seconds(Timestamp::now());
+        // The simulator has its own time, in which the documents are judged; looking makes no file.
+        let loaded = load::load(directory);
+        let now = Sim::peek(&state, begin).map(|sim| sim.now()).unwrap_or(begin);
+        let checked = loaded.check(now);
+        let Some(fleet) = checked.fleet else {
+            talk(diagnostics::human(&checked.sources, &checked.diagnostics, true).trim_end());
+            return Err(ERROR);
+        };
+        supported(&fleet).map_err(|why| fail(&why))?;
+        let sim = match access {
+            Access::Look => Sim::peek(&state, begin),
+            Access::Change => {
+                prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
+                Sim::open(&state, begin)
+            }
+        };
+        let sim = sim.map_err(|error| fail(&error.to_string()))?;
+        let furnished = sim.furnish(&fleet.target_at(sim.now()));
+        furnished.map_err(|error| fail(&format!("the simulator cannot hold what the fleet adopts: {error}")))?;
+        let uid = FleetUid::from(fleet.name.value.as_str());
+        let revision = revision(directory);
+        Ok(Self { fleet, uid, sim, directory: directory.display().to_string(), revision })
+    }
+
+    pub fn world(&self) -> World<'_> {
+        self.sim.world()
+    }
+
+    /// Everything that a plan of this moment depends on.
+    pub fn input(&self, options: &Options) -> Result<PlanInput, u8> {
+        let options =
+            Options { revision: options.revision.clone().or_else(|| self.revision.clone()), ..options.clone() };
+        let input = block_on(round::input(&self.fleet, &self.uid, self.world(), &options));
+        input.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+    }
+
+    /// Writes down what somebody decided.
+    pub fn remember(&self, change: &LedgerChange) -> Result<(), u8> {
+        let done = block_on(remember(self.world(), change)).map_err(|error| error.to_string());
+        let done = done.and_then(|()| self.sim.save().map_err(|error| error.to_string()));
+        done.map_err(|error| fail(&format!("the ledger cannot be written: {error}")))
+    }
+
+    pub fn head(&self) -> Result<Head, u8> {
+        let read = block_on(self.world().cluster.ledger());
+        read.map(|(ledger, _)| ledger.head).map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+    }
+}
+
+/// Plans and judges. A plan that breaks a law is our mistake, and is never shown as if it were one to follow.
+pub fn judged(input: &PlanInput) -> Result<(Plan, Audited), u8> {
+    let plan = plan(input);
+    match audit(input, plan.clone()) {
+        Ok(audited) => Ok((plan, audited)),
+        Err(violations) => {
+            let mut lines: String = violations.iter().take(10).map(|violation| format!("\n  {violation}")).collect();
+            if violations.len() > 10 {
+                lines += &format!("\n  and {} more", violations.len() - 10);
+            }
+            Err(fail(&format!(
+                "this plan breaks a law of its own, which is a mistake of tidewright, so nothing is done:{lines}\n\
+                 please report it with the file that `tidewright plan --save-input FILE` writes"
+            )))
+        }
+    }
+}
+
+/// How often a change of the ledger is tried when somebody else is faster.
+const TRIES: u32 = 16;
+
+/// Changes the head of the ledger, unless it says so already.
+async fn remember(world: World<'_>, change: &LedgerChange) -> Result<(), ProviderError> {
+    let mut last = ProviderError::new(Class::Conflict, "the ledger changes all the time");
+    for _ in 0..TRIES {
+        let (PartValue::Head(head), version) = world.cluster.ledger_part(&Part::Head).await? else {
+            return Err(ProviderError::new(Class::Other, "the head of the ledger is something else"));
+        };
+        let mut ledger = Ledger { head: *head.clone(), ..Ledger::default() };
+        ledger.change(change);
+        if ledger.head == *head {
+            return Ok(());
+        }
+        let next = PartValue::Head(Box::new(ledger.head));
+        match world.cluster.swap_ledger(&Part::Head, &version, &next).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.class == Class::Conflict => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn supported(fleet: &Fleet) -> Result<(), String> {
+    let elsewhere = match (&fleet.cloud.value, &fleet.kubernetes) {
+        (Cloud::Aws(_), _) => "cloud: {aws: …}",
+        (_, Kubernetes::Kubeconfig(_)) => "kubernetes: {kubeconfig: …}",
+        (_, Kubernetes::InCluster(_)) => "kubernetes: {inCluster: {}}",
+        (Cloud::Sim(_) | Cloud::None(_), Kubernetes::Sim(_)) => return Ok(()),
+    };
+    Err(format!(
+        "fleet {} has `{elsewhere}`, which this version can check but not reach\n\
+         only the simulator can be planned and applied now: write `cloud: {{sim: {{}}}}` (or `{{none: {{}}}}`) and \
+         `kubernetes: {{sim: {{}}}}`",
+        fleet.name.value
+    ))
+}
+
+/// The directory of the state, kept out of git.
+fn prepare(state: &Path) -> std::io::Result<()> {
+    let Some(directory) = state.parent() else { return Ok(()) };
+    fs::create_dir_all(directory)?;
+    let ignore = directory.join(".gitignore");
+    if ignore.exists() { Ok(()) } else { fs::write(ignore, "sim.json*\n") }
+}
+
+/// The commit that is checked out, where the directory is in a git repository.
+fn revision(directory: &Path) -> Option<String> {
+    let directory = fs::canonicalize(directory).ok()?;
+    let git = directory.ancestors().map(|above| above.join(".git")).find(|git| git.exists())?;
+    let git = if git.is_file() {
+        let text = fs::read_to_string(&git).ok()?;
+        git.parent()?.join(text.strip_prefix("gitdir:")?.trim())
+    } else {
+        git
+    };
+    let head = fs::read_to_string(git.join("HEAD")).ok()?;
+    let Some(name) = head.trim().strip_prefix("ref: ") else { return Some(head.trim().to_string()) };
+    // The references of a worktree are those of the repository that it belongs to.
+    let common = fs::read_to_string(git.join("commondir")).map(|path| git.join(path.trim())).unwrap_or(git);
+    if let Ok(commit) = fs::read_to_string(common.join(name)) {
+        return Some(commit.trim().to_string());
+    }
+    let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
+    packed.lines().find_map(|line| Some(line.strip_suffix(name)?.trim().to_string()))
+}
+
+/// Who sits here, for the record.
+pub fn who() -> String {
+    let names = ["TIDEWRIGHT_USER", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "USER", "LOGNAME", "USERNAME"];
+    let found = names.iter().filter_map(|name| std::env::var(name).ok()).find(|name| !name.trim().is_empty());
+    found.unwrap_or_else(|| "somebody".into())
+}
+
+/// Nothing here is finer.
+fn whole_seconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+/// Runs to the end on this thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime without input and output needs nothing").block_on(future)
+}
