@@ -13,5 +13,6 @@ mod right;
 mod schemas;
 mod tidy;
 mod time;
+mod verbs;
 mod wrong;
 mod yaml;

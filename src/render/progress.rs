@@ -3,7 +3,6 @@
 use jiff::tz::TimeZone;
 
 use super::plan::words::{clean, count, length};
-use super::tide::clock::time;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange};
 use crate::observed::Market;
 use crate::plan::Plan;
@@ -12,7 +11,7 @@ use crate::status::{Event, EventKind};
 /// One line, without a break at its end; none for what nobody needs to read. Times are in the fleet's zone.
 pub fn line(event: &Event, plan: &Plan, zone: &TimeZone) -> Option<String> {
     let said = happened(event, plan)?;
-    Some(format!("{}  {said}", time(zone.to_datetime(event.at).time())))
+    Some(format!("{}  {said}", zone.to_datetime(event.at).strftime("%H:%M:%S")))
 }
 
 /// The same without the time.

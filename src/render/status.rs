@@ -273,9 +273,9 @@ impl Page<'_> {
         for one in held.iter().take(LINES) {
             let done = one.done_by.map_or(String::new(), |at| format!("; done by {}", self.words.near(at)));
             lines.push(format!("  {}: {}", one.first.what, one.wanted()));
-            lines.push(format!("    waits {}{done}", one.wait.on));
+            lines.push(format!("    waits: {}{done}", one.wait.on));
             if let (Some(remedy), None) = (&one.wait.remedy, &one.wait.patch) {
-                lines.push(self.ink.paint(DIM, &format!("    to do {remedy}")));
+                lines.push(self.ink.paint(DIM, &format!("    to do: {remedy}")));
             }
         }
         lines.extend(more(held.len(), "held"));

@@ -111,7 +111,7 @@ fn lent_by_tide(input: &PlanInput, quota: &QuotaName, pool: &PoolName) -> Supply
             _ => {}
         }
     }
-    per_node(input, pool).times(nodes)
+    if nodes == 0 { Supply::default() } else { per_node(input, pool).times(nodes) }
 }
 
 fn put_down_borrowing(input: &PlanInput, shares: &mut [ShareStatus]) {

@@ -438,7 +438,7 @@ pub fn plan(input: &PlanInput) -> Plan {
                 disruption: Disruption { pods: 9, teams: BTreeSet::from(["serving".into()]), ..Disruption::default() },
             },
         ],
-        released: vec![Released { what: "pool/old".into(), stays: "2 nodes, $65.54 an hour,".into() }],
+        released: vec![Released { what: "pool/old".into(), stays: "2 nodes, $65.54 an hour".into() }],
         notes: vec![Note { on: pool("serve"), text: "i-0stray is tagged as ours, and nothing explains it".into() }],
         cost: Cost {
             hourly_now: usd("65.88"),

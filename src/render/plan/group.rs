@@ -110,16 +110,20 @@ impl Kind {
 pub fn groups<'a>(shown: &Shown<'a>) -> Vec<Group<'a>> {
     let words = shown.words();
     let units = Units::of(shown);
-    let mut sorted: BTreeMap<(Kind, Option<Thing>, String), Vec<&'a Step>> = BTreeMap::new();
+    let mut sorted: BTreeMap<(Kind, Option<Thing>, String), Vec<(usize, &'a Step)>> = BTreeMap::new();
     let mut counts: BTreeMap<(Kind, Option<Thing>, String), u32> = BTreeMap::new();
     for steps in units.steps.values() {
-        let key = key(shown, steps, &words);
-        *counts.entry(key.clone()).or_default() += objects(key.0, steps);
+        let alone: Vec<&Step> = steps.iter().map(|(_, step)| *step).collect();
+        let key = key(shown, &alone, &words);
+        *counts.entry(key.clone()).or_default() += objects(key.0, &alone);
         sorted.entry(key).or_default().extend(steps);
     }
     let mut groups: Vec<Group<'a>> = sorted
         .into_iter()
-        .map(|(key, steps)| {
+        .map(|(key, mut steps)| {
+            // In the plan's order, also where the chains of several nodes are told together.
+            steps.sort_by_key(|(index, _)| *index);
+            let steps = steps.into_iter().map(|(_, step)| step).collect();
             let count = counts.get(&key).copied().unwrap_or(0);
             let (kind, on, why) = key;
             group(shown, kind, on, why, steps, count)
@@ -292,7 +296,7 @@ enum Unit {
 
 struct Units<'a> {
     /// In the order in which their first steps stand in the plan.
-    steps: BTreeMap<usize, Vec<&'a Step>>,
+    steps: BTreeMap<usize, Vec<(usize, &'a Step)>>,
 }
 
 impl<'a> Units<'a> {
@@ -320,11 +324,11 @@ impl<'a> Units<'a> {
             }
         }
         let mut first: BTreeMap<Unit, usize> = BTreeMap::new();
-        let mut steps: BTreeMap<usize, Vec<&'a Step>> = BTreeMap::new();
+        let mut steps: BTreeMap<usize, Vec<(usize, &'a Step)>> = BTreeMap::new();
         for (index, step) in plan.steps.iter().enumerate() {
             let unit = unit.get(&step.id).cloned().unwrap_or(Unit::Alone(index));
             let at = *first.entry(unit).or_insert(index);
-            steps.entry(at).or_default().push(step);
+            steps.entry(at).or_default().push((index, step));
         }
         Self { steps }
     }

@@ -294,7 +294,8 @@ fn bounded(text: &str) -> String {
 /// Text from outside as text and nothing else: no markup, no mention of a person, no link, no end of a cell.
 fn cell(text: &str) -> String {
     let mut out = String::new();
-    for c in bounded(text).chars() {
+    // A scheme makes a link of its own.
+    for c in bounded(text).replace("://", ":\u{200b}//").chars() {
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),

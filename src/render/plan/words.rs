@@ -220,7 +220,7 @@ fn notice(kind: NoticeKind) -> &'static str {
     }
 }
 
-/// "vision/pretrain-7 (team vision, tier research): 8 pods on 2 nodes, 16 GPUs, 3 h 20 min of work at risk"
+/// "vision/pretrain-7 (team vision, tier research): 8 pods on 2 nodes, 16 GPUs, up to 3 h 20 min of unsaved work"
 pub fn gang(gang: &GangHit) -> String {
     let team = gang.quota.iter().map(|quota| format!("team {quota}"));
     let tier = gang.tier.iter().map(|tier| format!("tier {tier}"));
@@ -229,7 +229,7 @@ pub fn gang(gang: &GangHit) -> String {
     let gpus = if gang.gpus > 0 { format!(", {}", count(gang.gpus, "GPU")) } else { String::new() };
     let (pods, nodes) = (count(gang.pods, "pod"), count(gang.nodes, "node"));
     let risk = if gang.at_risk_secs > 0 {
-        format!(", last saved {} ago", length(gang.at_risk_secs))
+        format!(", up to {} of unsaved work", length(gang.at_risk_secs))
     } else {
         ", nothing unsaved".into()
     };

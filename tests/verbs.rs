@@ -1,0 +1,200 @@
+//! The verbs that look at a world and change it, as a person meets them: on the simulator, with no cloud and no cluster.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+use crate::fleets::INIT;
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> Answer {
+    let mut command = Command::cargo_bin("tidewright").unwrap();
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "CI"] {
+        command.env_remove(name);
+    }
+    let output = command.env("TIDEWRIGHT_USER", "ana").current_dir(directory).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Answer { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// The starting fleet, in a directory of its own.
+fn fleet() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in INIT {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn a_fleet_that_cannot_be_reached_is_told_what_can() {
+    let directory = fleet();
+    let real = INIT[0].1.replace("cloud: {sim: {}}", "cloud: {aws: {region: us-west-2, accountId: \"123456789012\"}}");
+    std::fs::write(directory.path().join("fleet.yaml"), real).unwrap();
+    for verb in
+        [vec!["plan"], vec!["apply", "--yes"], vec!["status"], vec!["freeze", "--reason", "x"], vec!["sim", "show"]]
+    {
+        let Answer { code, out, err } = run(directory.path(), &verb);
+        assert_eq!((code, out.as_str()), (1, ""), "{verb:?}: {err}");
+        assert!(err.contains("cloud: {aws: …}") && err.contains("cloud: {sim: {}}"), "{verb:?}: {err}");
+    }
+    assert!(!directory.path().join(".tidewright").exists(), "nothing is written for a fleet that cannot be reached");
+}
+
+#[test]
+fn a_part_that_the_fleet_does_not_have_is_answered_with_the_near_one() {
+    let directory = fleet();
+    for (arguments, says) in [
+        (vec!["plan", "--target", "pool/trian"], "did you mean `train`?"),
+        (vec!["plan", "--target", "tide/daily"], "nightly"),
+        (vec!["plan", "--target", "train"], "pool/NAME"),
+        (vec!["freeze", "pool/trian", "--reason", "x"], "did you mean `train`?"),
+        (vec!["freeze", "train", "--reason", "x"], "pool/NAME"),
+        (vec!["freeze", "node/nothing", "--reason", "x"], "no node `nothing`"),
+        (vec!["freeze", "--reason", " "], "needs a reason"),
+        (vec!["freeze"], "--reason"),
+        (vec!["quarantine", "nothing", "--reason", "x"], "no node `nothing`"),
+        (vec!["return", "nothing"], "not in quarantine"),
+        (vec!["tide", "recall", "nihgtly"], "did you mean `nightly`?"),
+    ] {
+        let Answer { code, out, err } = run(directory.path(), &arguments);
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        assert!(err.contains(says), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_plan_file_that_is_none_is_told_and_nothing_is_done() {
+    let directory = fleet();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("cut.json", "{\"kind\": \"tidewright-plan\", \"format_version\": \"1.0\", \"plan\": {");
+    write("newer.json", "{\"kind\": \"tidewright-plan\", \"format_version\": \"9.0\"}");
+    write("other.json", "{\"a\": 1}");
+    for (file, says) in [
+        ("cut.json", "cut short"),
+        ("newer.json", "format 9.0"),
+        ("other.json", "no saved plan"),
+        ("gone.json", "cannot read `gone.json`"),
+    ] {
+        for arguments in [vec!["apply", ".", file], vec!["apply", file], vec!["apply", "--approved", file]] {
+            let Answer { code, out, err } = run(directory.path(), &arguments);
+            assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+            let known = err.contains(says) || file == "gone.json";
+            assert!(known, "{arguments:?}: {err}");
+        }
+        let Answer { code, err, .. } = run(directory.path(), &["replay", file]);
+        assert!(code == 1 && err.contains(file), "{err}");
+    }
+}
+
+#[test]
+fn a_freeze_is_seen_by_everybody_until_it_is_lifted() {
+    let directory = fleet();
+    let Answer { code, out, err } = run(directory.path(), &["freeze", "--reason", "incident 4711"]);
+    assert_eq!((code, out.as_str()), (0, "The whole fleet is frozen: incident 4711\n"), "{err}");
+    assert!(err.contains("tidewright thaw"), "{err}");
+    let Answer { code, out, .. } = run(directory.path(), &["status"]);
+    assert!(code == 3 && out.contains("\nFrozen: ") && out.contains("by ana since"), "{out}");
+    assert!(out.contains("incident 4711\n  to lift it: tidewright thaw\n"), "{out}");
+    let Answer { out, .. } = run(directory.path(), &["status", "--output", "json"]);
+    let status: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&status["verdict"], &status["freezes"][0]["by"]), (&"frozen".into(), &"ana".into()));
+    let Answer { code, out, err } = run(directory.path(), &["thaw", "pool/train"]);
+    assert!(code == 0 && out.is_empty() && err.contains("is not frozen") && err.contains("the whole fleet"), "{err}");
+    assert_eq!(run(directory.path(), &["thaw"]).out, "The whole fleet goes on.\n");
+    let Answer { code, out, .. } = run(directory.path(), &["status"]);
+    assert!(code == 2 && out.contains("\nChanging: ") && !out.contains("incident 4711"), "{out}");
+}
+
+#[test]
+fn status_is_one_screen_and_json_is_what_its_schema_says() {
+    let directory = fleet();
+    let Answer { out, .. } = run(directory.path(), &["status"]);
+    assert!(out.lines().count() <= 40, "{out}");
+    for part in ["POOL", "RESERVATION", "QUOTA", "TIDE", "nightly"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/output/status.schema.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let Answer { out, .. } = run(directory.path(), &["status", "--output", "json"]);
+    let status: Value = serde_json::from_str(&out).unwrap();
+    let errors: Vec<String> =
+        jsonschema::draft7::new(&schema).unwrap().iter_errors(&status).map(|error| error.to_string()).collect();
+    assert_eq!(errors, [""; 0]);
+}
+
+#[test]
+fn looking_leaves_no_trace() {
+    let directory = fleet();
+    for arguments in [vec!["plan"], vec!["status"], vec!["sim", "show"], vec!["plan", "--output", "markdown"]] {
+        run(directory.path(), &arguments);
+    }
+    assert!(!directory.path().join(".tidewright").exists());
+}
+
+#[test]
+fn a_saved_input_is_planned_again_byte_for_byte() {
+    let directory = fleet();
+    run(directory.path(), &["sim", "advance", "0s"]);
+    let Answer { err, .. } = run(directory.path(), &["plan", "--save-input", "input.json"]);
+    assert!(directory.path().join("input.json").is_file(), "{err}");
+    for format in ["human", "json", "markdown"] {
+        let once = run(directory.path(), &["replay", "input.json", "--output", format]);
+        let again = run(directory.path(), &["replay", "input.json", "--output", format]);
+        assert!(!once.out.is_empty() && once.out == again.out, "{format}: {}", once.err);
+        assert_eq!(once.code, 2, "{format}");
+    }
+    let plan: Value =
+        serde_json::from_str(&run(directory.path(), &["replay", "input.json", "--output", "json"]).out).unwrap();
+    let status: Value = serde_json::from_str(&run(directory.path(), &["status", "--output", "json"]).out).unwrap();
+    assert_eq!(plan["plan_id"], status["plan_id"], "the same input has the same id");
+}
+
+#[test]
+fn the_simulated_world_has_its_own_time_and_begins_anew() {
+    let directory = fleet();
+    let now = |arguments: &[&str]| {
+        let Answer { code, out, err } = run(directory.path(), arguments);
+        assert_eq!(code, 0, "{arguments:?}: {err}");
+        out
+    };
+    let at = || {
+        let status: Value = serde_json::from_str(&run(directory.path(), &["status", "--output", "json"]).out).unwrap();
+        status["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()
+    };
+    assert!(now(&["sim", "advance", "0s"]).starts_with("It is "));
+    let before = at();
+    now(&["sim", "advance", "6h"]);
+    assert_eq!(at().duration_since(before), jiff::SignedDuration::from_hours(6));
+    let ignored = std::fs::read_to_string(directory.path().join(".tidewright/.gitignore")).unwrap();
+    assert!(ignored.contains("sim.json"), "{ignored}");
+    assert!(now(&["sim", "show"]).contains("It is "));
+    assert!(now(&["sim", "reset"]).contains("begins anew"));
+    assert!(now(&["sim", "reset"]).contains("no world yet"));
+    assert_eq!(run(directory.path(), &["sim", "advance", "soon"]).code, 1);
+    std::fs::write(directory.path().join(".tidewright/sim.json"), "{\"version\": 1, ").unwrap();
+    let Answer { code, out, err } = run(directory.path(), &["status"]);
+    assert!(code == 1 && out.is_empty() && err.contains("damaged"), "{err}");
+}
+
+#[test]
+fn a_shell_and_a_reader_learn_all_verbs() {
+    let directory = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let Answer { code, out, err } = run(directory.path(), &["completions", shell]);
+        assert!(code == 0 && out.contains("quarantine") && err.is_empty(), "{shell}: {err}");
+    }
+    assert!(run(directory.path(), &["completions", "bsh"]).err.contains("bash"));
+    let page = run(directory.path(), &["man"]).out;
+    assert!(page.contains(".TH tidewright") && page.contains("quarantine"), "{page}");
+    assert_eq!(run(directory.path(), &["man", "--out", "pages"]).code, 0);
+    for verb in ["plan", "apply", "tide", "sim"] {
+        assert!(directory.path().join(format!("pages/tidewright-{verb}.1")).is_file(), "{verb}");
+    }
+}
