@@ -330,6 +330,13 @@ pub fn on(group: &Group<'_>) -> String {
 
 /// "6 nodes, 48 GPUs"
 pub fn size(group: &Group<'_>) -> String {
+    let reserved = group.steps.iter().find_map(|step| match &step.action {
+        Action::Cloud(CloudAction::Reserve(request)) => Some(request.nodes),
+        _ => None,
+    });
+    if let Some(nodes) = reserved {
+        return count(nodes, "node");
+    }
     let gpus = if group.gpus > 0 { format!(", {}", count(group.gpus, "GPU")) } else { String::new() };
     count(group.count, group.unit) + &gpus
 }
