@@ -38,14 +38,14 @@ fn the_demo_converges_from_nothing() {
         if plan.is_empty() {
             return;
         }
-        let opened = open_approval(world, &plan.digest, &plan.effects, "test").now_or_never().unwrap();
+        let opened = open_approval(world, &plan.id.as_str().into(), &plan.effects, "test").now_or_never().unwrap();
         println!("   approval {opened:?}");
         let mut tell = |event: tidewright::status::Event| match event.kind {
             tidewright::status::EventKind::Started | tidewright::status::EventKind::Succeeded => {}
             other => println!("   {} {} {other:?}", event.at, event.step),
         };
         let report =
-            apply(&audited, &input, Some(&plan.digest), world, &patience, &mut tell).now_or_never().unwrap().unwrap();
+            apply(&audited, &input, Some(&plan.id.as_str().into()), world, &patience, &mut tell).now_or_never().unwrap().unwrap();
         println!("   {report:?}");
     }
     panic!("not converged");

@@ -50,8 +50,6 @@ pub enum ApplyError {
     Ledger(#[source] ProviderError),
     #[error("the plan is for the fleet {planned}, and the ledger belongs to {found}: plan again")]
     AnotherFleet { planned: FleetUid, found: FleetUid },
-    #[error("the approval {digest} is not one of these effects, whose digest is {found}")]
-    OtherEffects { digest: Digest, found: Digest },
     #[error("the plan cannot be walked: {0}")]
     Malformed(String),
 }

@@ -1,7 +1,7 @@
 //! Approvals: a step that asks for one takes its effects out of it, in the ledger, before it has them.
 //!
 //! What is taken is noted by its purpose, so that a crash, a retry or a second operator takes it once; and what came to
-//! nothing is given back, because the next plan has the same effects, hence the same digest, which never opens again.
+//! nothing is given back, because the next plan asks for the same, and nobody should have to say yes twice.
 
 use super::ApplyError;
 use super::record::{self, Guard, NotRecorded};
@@ -23,24 +23,22 @@ pub enum Opening {
     },
 }
 
-/// Records an approval of these effects. One that exists stays as it is: what was spent does not come back.
+/// Records an approval of these effects, by the plan that has them. One that exists stays as it is: what was spent does
+/// not come back.
 pub async fn open_approval(
     world: World<'_>,
-    digest: &Digest,
+    plan: &Digest,
     effects: &Effects,
     by: &str,
 ) -> Result<Opening, ApplyError> {
-    let found = effects.digest();
-    if found != *digest {
-        return Err(ApplyError::OtherEffects { digest: digest.clone(), found });
-    }
-    let opened = Opened { left: effects.clone(), by: by.into(), at: world.clock.now() };
-    let change = LedgerChange::Open { digest: digest.clone(), opened };
+    let opened =
+        Opened { effects: effects.digest(), left: effects.clone(), by: by.into(), at: world.clock.now() };
+    let change = LedgerChange::Open { digest: plan.clone(), opened };
     match record::swap(world.cluster, &[change], &|_, _| Guard::Go).await {
         Ok(true) => Ok(Opening::Opened),
         Ok(false) => {
             let head = record::head(world.cluster).await.map_err(ApplyError::Ledger)?;
-            let left = head.approvals.get(digest).map(|opened| opened.left.clone()).unwrap_or_default();
+            let left = head.approvals.get(plan).map(|opened| opened.left.clone()).unwrap_or_default();
             Ok(Opening::Known { left })
         }
         Err(NotRecorded::Failed(error)) => Err(ApplyError::Ledger(error)),

@@ -51,6 +51,7 @@ fn input(world: &Fake) -> PlanInput {
         desired: Desired::default(),
         observed: Observed::default(),
         ledger: world.memory(),
+        closed: std::collections::BTreeMap::new(),
         revision: None,
         only: Vec::new(),
     }

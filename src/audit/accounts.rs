@@ -69,11 +69,13 @@ fn drains(case: &Case<'_>, found: &mut Found) {
     let highest = said.filter_map(|(_, amount)| amount.highest).max();
     for (at, step) in disturbing(case) {
         let mut wrong: BTreeSet<String> = BTreeSet::new();
+        let says_itself = step.effects.0.keys().any(|key| takes.contains(&key.verb));
         let disturbed = case.pods.sent_by(at).iter().filter(|pod| pod.counts() && !case.pods.is_leaving(pod));
         let mut judged = BTreeSet::new();
         for pod in disturbed {
             if let Some(slot) =
                 pod.node.as_ref().filter(|node| case.is_cordoned(at, node)).and_then(|node| case.slot_of_node(node))
+                && !says_itself
                 && !pools.contains(&slot.pool)
             {
                 wrong.insert(format!("the effects do not say that pool {} is drained", slot.pool));

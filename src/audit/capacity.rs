@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
-use super::case::Case;
+use super::case::{Case, slot};
 use super::slots::{is_resend, launches};
-use crate::effect::{Action, CloudAction, Fact, Subject};
+use crate::effect::{Action, CloudAction, Fact, ReserveRequest, Subject};
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::Manage;
-use crate::fleet::standing::TermsSpec;
+use crate::fleet::standing::{ReservationSpec, TermsSpec};
 use crate::ids::{PoolName, ReservationId, ReservationName, Token};
 use crate::observed::{InstanceSeen, InstanceState, Market, ReservationSeen, ReservationState};
 
@@ -91,9 +91,8 @@ fn waits_for_a_place(case: &Case<'_>, at: usize, id: &ReservationId, subject: &S
     if case.assured(at, subject, free) || case.steps[at].requires.iter().any(held_one) {
         return true;
     }
-    let Some(instance) = crate::audit::case::slot(&case.steps[at].action)
-        .and_then(|slot| case.ledger_slot(slot))
-        .and_then(|slot| slot.instance.as_ref())
+    let Some(instance) =
+        slot(&case.steps[at].action).and_then(|slot| case.ledger_slot(slot)).and_then(|slot| slot.instance.as_ref())
     else {
         return false;
     };
@@ -149,7 +148,7 @@ fn in_flight(case: &Case<'_>, id: &ReservationId, tokens: &BTreeSet<&Token>) -> 
 fn by_the_hour(case: &Case<'_>, found: &mut Found) {
     let mut counts: BTreeMap<(&PoolName, Market), u32> = BTreeMap::new();
     for (_, _, request) in launches(case) {
-        if matches!(request.market, Market::OnDemand | Market::Spot) {
+        if matches!(request.market, Market::OnDemand | Market::Spot) && !is_resend(case, request) {
             *counts.entry((&request.slot.pool, request.market)).or_default() += 1;
         }
     }
@@ -204,38 +203,15 @@ pub fn reservations_are_ours(case: &Case<'_>, found: &mut Found) {
         if spec.manage != Manage::Full {
             found.step(OURS, &step.id, format!("reservation {name} is only observed"));
         }
-        let TermsSpec::OnDemand { cancel, end, matching } = &spec.terms else {
+        let TermsSpec::OnDemand { cancel, .. } = &spec.terms else {
             found.step(OURS, &step.id, format!("{name} is a Capacity Block"));
             continue;
         };
         let wrong = match action {
-            CloudAction::Reserve(request) => {
-                let held = case.input.ledger.head.reservations.get(name);
-                let open = held.and_then(|held| held.intent.as_ref()).map(|intent| &intent.request);
-                let next = held.map_or(1, |held| held.generation + 1);
-                let known = case.reservation_id(name).and_then(|id| case.reservation(&id));
-                let ours = || case.seen().cloud.reservations.seen().values().any(|seen| is_tagged(case, seen, name));
-                let live = known.is_some_and(|seen| seen.state != ReservationState::Ended);
-                let again = !made.insert(name);
-                let fits = request.nodes == spec.nodes
-                    && request.instance_type == spec.shape.instance_type
-                    && spec.zone.as_ref().is_none_or(|zone| *zone == request.zone)
-                    && request.end == *end
-                    && request.matching == *matching;
-                match open {
-                    _ if again => Some("it is made twice"),
-                    Some(open) if open == request => None,
-                    Some(_) => Some("it has an open request, and this is another one"),
-                    None if live || ours() => Some("it is there already"),
-                    None if spec.id.is_some() => Some("its document names one that exists"),
-                    None if *cancel => Some("its document gives it back"),
-                    None if request.generation != next => Some("its generation is not the next one"),
-                    None if !fits => Some("the request is not what the document says"),
-                    None => None,
-                }
-            }
+            CloudAction::Reserve(request) if made.insert(name) => wrong_to_make(case, request, spec),
+            CloudAction::Reserve(_) => Some("it is made twice"),
             _ if id != case.reservation_id(name).as_ref() => Some("this is not its id"),
-            _ if !id.and_then(|id| case.reservation(id)).is_some_and(|seen| !seen.block) => {
+            _ if id.and_then(|id| case.reservation(id)).is_none_or(|seen| seen.block) => {
                 Some("it was not seen, or is a Capacity Block")
             }
             CloudAction::Cancel { .. } if !cancel => Some("its document does not say `cancel`"),
@@ -245,6 +221,34 @@ pub fn reservations_are_ours(case: &Case<'_>, found: &mut Found) {
         if let Some(wrong) = wrong {
             found.step(OURS, &step.id, format!("{name}: {wrong}"));
         }
+    }
+}
+
+fn wrong_to_make(case: &Case<'_>, request: &ReserveRequest, spec: &ReservationSpec) -> Option<&'static str> {
+    let name = &request.reservation;
+    let TermsSpec::OnDemand { cancel, end, matching } = &spec.terms else { return Some("it is a Capacity Block") };
+    let held = case.input.ledger.head.reservations.get(name);
+    if let Some(open) = held.and_then(|held| held.intent.as_ref()) {
+        return (open.request != *request).then_some("it has an open request, and this is another one");
+    }
+    let known = case.reservation_id(name).and_then(|id| case.reservation(&id));
+    let live = known.is_some_and(|seen| seen.state != ReservationState::Ended);
+    let mut all = case.seen().cloud.reservations.seen().values();
+    let fits = request.nodes == spec.nodes
+        && request.instance_type == spec.shape.instance_type
+        && spec.zone.as_ref().is_none_or(|zone| *zone == request.zone)
+        && request.end == *end
+        && request.matching == *matching;
+    if live || all.any(|seen| is_tagged(case, seen, name)) {
+        Some("it is there already")
+    } else if spec.id.is_some() {
+        Some("its document names one that exists")
+    } else if *cancel {
+        Some("its document gives it back")
+    } else if request.generation != held.map_or(1, |held| held.generation + 1) {
+        Some("its generation is not the next one")
+    } else {
+        (!fits).then_some("the request is not what the document says")
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::Found;
 use super::case::Case;
-use super::pods::is_exempt;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, Subject};
 use crate::ids::NodeName;
 use crate::observed::{InstanceState, PodSeen};
@@ -53,10 +52,8 @@ fn judge(case: &Case<'_>, at: usize, step: &Step, node: &NodeName, found: &mut F
     if !case.assured(at, &subject, |fact| matches!(fact, Fact::Empty(empty) if empty == node)) {
         found.step(LAW, &step.id, format!("nobody looks whether {node} is empty"));
     }
-    let stays = |pod: &&&PodSeen| {
-        !is_exempt(pod) && !case.pods.is_leaving(pod) && case.dag.before(at, case.pods.senders(pod)).is_empty()
-    };
-    if let Some(pod) = case.pods.on(node).iter().find(stays) {
+    let stays = |pod: &&PodSeen| !case.pods.is_leaving(pod) && case.dag.before(at, case.pods.senders(pod)).is_empty();
+    if let Some(pod) = case.pods.on(node).find(stays) {
         found.step(LAW, &step.id, format!("{} is on {node}, and no step before it sends it away", pod.name));
     }
 }
@@ -68,9 +65,9 @@ fn lifted(case: &Case<'_>, subject: &Subject) -> Vec<usize> {
 
 /// The kubelet does not answer, and every pod was told to end and has had its time: nobody will ever see them gone.
 fn only_dead_pods(case: &Case<'_>, node: &NodeName) -> bool {
-    let over = |pod: &&PodSeen| {
+    let over = |pod: &PodSeen| {
         let secs = |since| case.now().duration_since(since).as_secs();
         pod.terminating.is_some_and(|since| secs(since) >= i64::from(pod.grace_secs))
     };
-    case.node(node).is_some_and(|seen| !seen.ready) && case.pods.on(node).iter().all(over)
+    case.node(node).is_some_and(|seen| !seen.ready) && case.pods.on(node).all(over)
 }

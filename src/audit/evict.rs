@@ -63,7 +63,7 @@ pub fn listed_again(case: &Case<'_>, found: &mut Found) {
             found.step(AGAIN, &step.id, format!("it requires no fresh list of {node}, which is being emptied"));
         }
         for (node, pods) in listed {
-            let known: BTreeSet<&Uid> = case.pods.on(node).iter().map(|pod| &pod.uid).collect();
+            let known: BTreeSet<&Uid> = case.pods.listed(node).iter().map(|pod| &pod.uid).collect();
             if let Some(uid) = pods.iter().find(|uid| !known.contains(uid)) {
                 found.step(AGAIN, &step.id, format!("it expects {uid} on {node}, where it was not seen"));
             }

@@ -1,7 +1,7 @@
 //! Objects of the cluster: written as wanted, taken over only where the documents name them, deleted only where they
 //! say so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
 use super::case::Case;
@@ -13,7 +13,7 @@ const RETIRED: &str = "only what a document retires is deleted";
 
 /// An Apply writes what is wanted, once. What is there without our mark is taken over only if a document names it.
 pub fn objects_are_ours(case: &Case<'_>, found: &mut Found) {
-    let wanted: std::collections::BTreeMap<&ObjectKey, &Object> =
+    let wanted: BTreeMap<&ObjectKey, &Object> =
         case.input.desired.objects.iter().map(|object| (&object.key, object)).collect();
     let seen = case.seen().cluster.objects.seen();
     let mut applied: BTreeSet<&ObjectKey> = BTreeSet::new();
@@ -35,10 +35,10 @@ pub fn objects_are_ours(case: &Case<'_>, found: &mut Found) {
                     found.step(OURS, &step.id, format!("{key} is there, is not ours, and no document names it"));
                 }
             }
-            ClusterAction::Disown(key) => {
-                if seen.get(key).is_none_or(|there| there.written.is_none()) || wanted.contains_key(key) {
-                    found.step(OURS, &step.id, format!("{key} is not ours to let go, or is wanted"));
-                }
+            ClusterAction::Disown(key)
+                if seen.get(key).is_none_or(|there| there.written.is_none()) || wanted.contains_key(key) =>
+            {
+                found.step(OURS, &step.id, format!("{key} is not ours to let go, or is wanted"));
             }
             _ => {}
         }

@@ -13,7 +13,7 @@ pub struct Pods<'a> {
     sent_by: BTreeMap<usize, Vec<&'a PodSeen>>,
     /// The steps that send a pod away.
     senders: BTreeMap<&'a Uid, Vec<usize>>,
-    /// What has to leave each node that a step destroys, cuts, boots or lists again.
+    /// The pods on each node that a step destroys, cuts, boots or lists again.
     on: BTreeMap<&'a NodeName, Vec<&'a PodSeen>>,
     /// The pods of every gang of which one is sent away.
     gangs: BTreeMap<&'a GangName, Vec<&'a PodSeen>>,
@@ -45,7 +45,6 @@ impl<'a> Pods<'a> {
         let mut hit: BTreeSet<&GangName> = BTreeSet::new();
         for pod in input.observed.cluster.pods.seen() {
             if let Some(node) = &pod.node
-                && pod.counts()
                 && let Some(node) = nodes.get(node)
             {
                 pods.on.entry(node).or_default().push(pod);
@@ -84,9 +83,14 @@ impl<'a> Pods<'a> {
         self.senders.get(&pod.uid).map_or(&[], Vec::as_slice)
     }
 
-    /// What has to leave a node.
-    pub fn on(&self, node: &NodeName) -> &[&'a PodSeen] {
+    /// Everything on a node.
+    pub fn listed(&self, node: &NodeName) -> &[&'a PodSeen] {
         self.on.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// What has to leave a node.
+    pub fn on(&self, node: &NodeName) -> impl Iterator<Item = &'a PodSeen> {
+        self.listed(node).iter().copied().filter(|pod| pod.counts())
     }
 
     pub fn gangs(&self) -> impl Iterator<Item = (&'a GangName, &[&'a PodSeen])> {

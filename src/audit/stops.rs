@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Found;
 use super::case::Case;
 use crate::effect::marks::HANDS_OFF;
-use crate::effect::{Action, ClusterAction, Freeze, Scope, Thing};
+use crate::effect::{Action, CloudAction, ClusterAction, Freeze, Scope, Thing};
 use crate::ids::{NodeName, PoolName};
 use crate::plan::{Reason, Step, frozen_by_document};
 
@@ -62,10 +62,9 @@ fn touched<'a>(case: &Case<'a>, at: usize, step: &'a Step) -> BTreeSet<&'a NodeN
         Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }) => {
             case.pods.sent_by(at).iter().filter_map(|pod| pod.node.as_ref()).collect()
         }
-        Action::Cloud(
-            crate::effect::CloudAction::Terminate { instance, .. }
-            | crate::effect::CloudAction::Reboot { instance, .. },
-        ) => case.node_of(instance).into_iter().collect(),
+        Action::Cloud(CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) => {
+            case.node_of(instance).into_iter().collect()
+        }
         _ => BTreeSet::new(),
     }
 }

@@ -36,8 +36,12 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
             Action::Cloud(CloudAction::Terminate { instance, .. }) => case.node_of(instance),
             _ => None,
         };
-        // A node that has not served yet cannot be missed.
-        let node = node.filter(|node| !case.node(node).is_some_and(is_starting));
+        // A node that has just come is cut for the first time: nobody had it.
+        let is_new = |node: &&NodeName| {
+            let first = matches!(case.reason(at), Reason::Layout { from: None, .. });
+            case.node(node).is_some_and(is_starting) || (first && case.pods.on(node).next().is_none())
+        };
+        let node = node.filter(|node| !is_new(node));
         let slot = node.and_then(|node| case.slot_of_node(node));
         let pool = slot.and_then(|slot| case.standing().pools.get_key_value(&slot.pool));
         if let (Some(node), Some((pool, _))) = (node, pool) {
@@ -103,7 +107,7 @@ fn units(case: &Case<'_>, nodes: &BTreeSet<&NodeName>) -> usize {
     }
     let mut stands_on: BTreeMap<&GangName, &NodeName> = BTreeMap::new();
     for node in nodes {
-        for gang in case.pods.on(node).iter().filter_map(|pod| pod.gang.as_ref()) {
+        for gang in case.pods.on(node).filter_map(|pod| pod.gang.as_ref()) {
             let first = stands_on.entry(gang).or_insert(node);
             let (a, b) = (root(&mut groups, first), root(&mut groups, node));
             groups.insert(b, a);

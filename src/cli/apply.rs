@@ -7,10 +7,12 @@ use std::sync::Arc;
 use super::bars::Bars;
 use super::session::{Access, Session, block_on, judged, who};
 use super::{BLOCKED, CHANGES, Common, DONE, Output, fail, print, status, stop, talk};
+use jiff::Timestamp;
+
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
 use crate::effect::Effects;
 use crate::ids::Digest;
-use crate::plan::{self as planning, Plan, PlanInput};
+use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
 use crate::render::status::sentence;
 use crate::round::Options;
@@ -56,7 +58,8 @@ const IDLE_ROUNDS: u32 = 3;
 
 /// What somebody said yes to.
 struct Approval {
-    digest: Digest,
+    /// The plan that it was given for.
+    plan: Digest,
     effects: Effects,
 }
 
@@ -92,7 +95,9 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     if let Some(saved) = &saved {
         still_holds(saved, &made, &session)?;
     }
-    if made.steps.is_empty() {
+    let waits_for_a_word = made.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval(_)));
+    let is_word = arguments.approved.is_some() || saved.is_some();
+    if made.steps.is_empty() && !(waits_for_a_word && is_word) {
         return Ok(settled(&made, &session, common));
     }
     let approval = consent(arguments, common, saved, &input, &made, &session)?;
@@ -135,12 +140,13 @@ fn consent(
     session: &Session,
 ) -> Result<Option<Approval>, u8> {
     if let Some(saved) = saved {
-        return Ok(Some(Approval { digest: saved.digest, effects: saved.effects }));
+        return Ok(Some(saved.into()));
     }
-    let this = || Approval { digest: made.digest.clone(), effects: made.effects.clone() };
     if let Some(named) = &arguments.approved {
-        return approved(named, input, made, this).map(Some);
+        return approved(named, input, made).map(Some);
     }
+    // A yes is a yes to what is about to be done; more removal than the fleet's limit is approved by name.
+    let this = || Approval { plan: made.id.as_str().into(), effects: made.effects_but_for_approval() };
     let asks = made.steps.iter().any(|step| step.consent == planning::Consent::Asked);
     if !asks {
         return Ok(None);
@@ -169,10 +175,10 @@ fn declined() -> u8 {
 }
 
 /// An approval from a file, or by a digest that the ledger knows or that is this plan's.
-fn approved(named: &str, input: &PlanInput, made: &Plan, this: impl Fn() -> Approval) -> Result<Approval, u8> {
+fn approved(named: &str, input: &PlanInput, made: &Plan) -> Result<Approval, u8> {
     let path = Path::new(named);
     if path.is_file() {
-        return load(path).map(|saved| Approval { digest: saved.digest, effects: saved.effects });
+        return load(path).map(Approval::from);
     }
     let digest = named.strip_prefix("sha256:").unwrap_or(named);
     let is_digest = digest.len() >= 8 && digest.chars().all(|c| c.is_ascii_hexdigit());
@@ -180,15 +186,13 @@ fn approved(named: &str, input: &PlanInput, made: &Plan, this: impl Fn() -> Appr
         return Err(fail(&format!("`{named}` is neither a file nor a digest: write one of the two")));
     }
     if made.digest.as_str().starts_with(digest) {
-        return Ok(this());
+        return Ok(Approval { plan: made.id.as_str().into(), effects: made.effects.clone() });
     }
-    let mut known = input.ledger.head.approvals.iter().filter(|(known, _)| known.as_str().starts_with(digest));
-    match (known.next(), known.next()) {
-        (Some((digest, opened)), None) => Ok(Approval { digest: digest.clone(), effects: opened.left.clone() }),
-        (Some(_), Some(_)) => {
-            Err(fail(&format!("`{named}` is the beginning of more than one approval: write more of it")))
-        }
-        (None, _) => Err(fail(&format!(
+    let known = input.ledger.head.approvals.iter();
+    let known = known.filter(|(_, opened)| opened.effects.as_str().starts_with(digest) && !opened.left.is_empty());
+    match known.max_by_key(|(_, opened)| opened.at) {
+        Some((plan, opened)) => Ok(Approval { plan: plan.clone(), effects: opened.left.clone() }),
+        None => Err(fail(&format!(
             "`{named}` is not the digest of what would be done now, which is {}, and no approval that was given before",
             made.digest
         ))),
@@ -198,11 +202,7 @@ fn approved(named: &str, input: &PlanInput, made: &Plan, this: impl Fn() -> Appr
 /// Writes the approval down, so that every step can spend its part of it.
 fn open(session: &Session, approval: &Approval) -> Result<(), u8> {
     let by = who();
-    // One that was opened before has its own remainder, which is not its digest's.
-    if approval.effects.digest() != approval.digest {
-        return Ok(());
-    }
-    match block_on(apply::open_approval(session.world(), &approval.digest, &approval.effects, &by)) {
+    match block_on(apply::open_approval(session.world(), &approval.plan, &approval.effects, &by)) {
         Ok(Opening::Opened) => Ok(()),
         Ok(Opening::Known { left }) => {
             if left != approval.effects {
@@ -226,12 +226,19 @@ fn rounds(
         let input = session.input(&Options::default())?;
         let (made, audited) = judged(&input)?;
         if made.steps.is_empty() {
-            return Ok(End::Settled(Box::new(made)));
+            match soon(&made, input.now).filter(|_| until_converged && !stop.is_asked()) {
+                // A reservation that is not listed yet, an instance that is believed lost in five minutes.
+                Some(at) => {
+                    block_on(session.world().clock.sleep_until(at));
+                    continue;
+                }
+                None => return Ok(End::Settled(Box::new(made))),
+            }
         }
         let patience =
             Patience { per_wait: PER_WAIT, total: None, poll: POLL, concurrency: CONCURRENCY, stop: stop.as_ref() };
         let mut bars = Bars::new(&made, session.fleet.time_zone.zone());
-        let digest = approval.map(|approval| &approval.digest);
+        let digest = approval.map(|approval| &approval.plan);
         let walked = block_on(apply::apply(&audited, &input, digest, session.world(), &patience, &mut |event| {
             bars.tell(&event)
         }));
@@ -248,6 +255,22 @@ fn rounds(
         if idle >= IDLE_ROUNDS {
             return Ok(End::Stuck(report));
         }
+    }
+}
+
+/// When something that is held can go on, if that is worth waiting for.
+fn soon(made: &Plan, now: Timestamp) -> Option<Timestamp> {
+    let until = |held: &planning::Held| match held.waiting_on {
+        WaitingOn::Until(at) | WaitingOn::Capacity { retry: Some(at), .. } => Some(at),
+        _ => None,
+    };
+    let next = made.held.iter().filter_map(until).filter(|at| *at > now).min()?;
+    (next.duration_since(now) <= PER_WAIT.signed()).then_some(next)
+}
+
+impl From<Saved> for Approval {
+    fn from(saved: Saved) -> Self {
+        Self { plan: saved.plan.id.as_str().into(), effects: saved.effects }
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Head {
     /// None until the first record.
     pub fleet: Option<FleetUid>,
     pub reservations: BTreeMap<ReservationName, HeldReservation>,
-    /// What is left of each approval that was opened, by the digest of the plan that it was given for. One that is
-    /// used up stays, empty, and never opens again.
+    /// What is left of each approval that was opened, by the plan that it was given for. One that is used up stays,
+    /// empty, and never opens again; the same change asked for another day is another plan.
     pub approvals: BTreeMap<Digest, Opened>,
     /// What was taken out of each approval, by what it was taken for: taking it again takes nothing, so a crash between
     /// the record and the effect costs no approval.
@@ -108,6 +108,8 @@ pub enum Outcome {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Opened {
+    /// The digest of the effects that it was given for: what people name it by.
+    pub effects: Digest,
     pub left: Effects,
     pub by: String,
     pub at: Timestamp,

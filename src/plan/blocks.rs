@@ -95,8 +95,11 @@ fn there(wanted: &Wanted<'_>, block: &BlockSpec, id: &ReservationId, seen: &Rese
         wanted.person(size, what, draft);
     }
     window(wanted, block, id, seen, draft);
+    // One order after the other: the first is answered by the record above.
     if let Some(extend) = &block.extend
         && wanted.spec.manage == Manage::Full
+        && open.is_none()
+        && wanted.is_known(id)
     {
         lengthen(wanted, block, extend, id, seen, draft);
     }
@@ -135,14 +138,7 @@ fn lengthen(
         max: block.max_upfront,
         approval: extend.approval.as_ref(),
     };
-    let is_done = match buying.approval {
-        // Another offering is another extension.
-        Some(Approval::Offering(one)) => {
-            bought(wanted, Some(id)).any(|purchase| purchase.intent.request.offering.as_str() == one.id)
-        }
-        _ => bought(wanted, Some(id)).next().is_some(),
-    };
-    if is_done {
+    if bought(wanted, Some(id)).next().is_some() {
         return;
     }
     let now = wanted.input.now;

@@ -15,6 +15,8 @@ use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Scope, 
 use crate::ids::{Digest, PoolName};
 use crate::observed::Gap;
 
+/// How long a word that was given for a removal counts: who changed his mind should not find it done a week later.
+const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// What an approval would have to cover is known only when everything else is: the place is kept with this.
 const NO_DIGEST: &str = "";
 
@@ -195,7 +197,10 @@ impl Removals {
             wanted.0.into_iter().filter(|(key, _)| matches!(key.verb, Verb::Terminate | Verb::Release)).collect(),
         );
         let approved =
-            view.input.ledger.head.approvals.values().any(|opened| only_removals.within(&opened.left).is_ok());
+            view.input.ledger.head.approvals.values().any(|opened| {
+                let fresh = view.now.duration_since(opened.at) < APPROVED_FOR;
+                fresh && only_removals.within(&opened.left).is_ok()
+            });
         Self { left, allowed, retry, too_many, approved }
     }
 

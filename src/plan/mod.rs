@@ -43,10 +43,10 @@ pub fn plan(input: &PlanInput) -> Plan {
     reservations::plan(input, &mut draft);
     marks::pools(&view, &mut draft);
     slots::plan(&view, &mut draft);
-    objects::plan(input, &mut draft);
+    objects::plan(input, &view.harm, &mut draft);
     tide::plan(&view, &mut draft);
     marks::plan(&view, &mut draft);
-    upcoming::plan(input, &mut draft);
+    upcoming::plan(input, &view.harm, &mut draft);
     let left_out = gates::pass(&view, &mut draft);
     let mut held = draft.held;
     let steps = order::flatten(draft.courses, &mut held);

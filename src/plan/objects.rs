@@ -9,26 +9,26 @@ mod bodies;
 mod judge;
 mod quotas;
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::draft::{Course, Draft};
+use super::draft::Draft;
 use super::harm::Harm;
 use super::steps::{course, held, step};
 use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step, WaitingOn};
-use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Thing, Verb, digest_of};
 use crate::ids::{QuotaName, StepId};
 use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
 use judge::{Change, Judged};
 use quotas::{Pair, Shift};
 
-pub fn plan(input: &PlanInput, draft: &mut Draft) {
+pub fn plan(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
     let mut stuck = Stuck::new();
     let mut changes = changes(input, &mut stuck, draft);
     hold_what_runs(input, &mut changes, &mut stuck, draft);
     let retired = retired(input, draft);
     hold_what_waits(input, &mut changes, &stuck, draft);
-    let mut hits = hits(input, &changes, &retired);
+    hold_what_is_too_much(input, &mut changes, &retired, draft);
+    let mut hits = hits(input, harm, &changes, &retired);
     write(input, &changes, &retired, &mut hits, draft);
     delete(input, &retired, &changes, draft);
     let_go(input, draft);
@@ -109,7 +109,7 @@ fn hold_what_runs<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuck
 /// What raises a quota waits for what lowers it elsewhere; and nothing is raised while nobody knows what runs.
 fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuck: &Stuck<'a>, draft: &mut Draft) {
     let stuck = input.desired.objects.iter().filter_map(|wanted| {
-        let waiting_on = stuck.get(&wanted.key).filter(|_| quotas::gives_quota(&wanted.key))?;
+        let waiting_on = stuck.get(&wanted.key)?;
         let seen = input.observed.cluster.objects.seen().get(&wanted.key)?;
         let lowers = quotas::shift(Some(&seen.body), Some(&wanted.body)).lowers;
         Some((&wanted.key, lowers, waiting_on))
@@ -123,19 +123,74 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
             draft.held.push(held(&thing, change.sentence(), change.reason.clone(), waits));
             return false;
         }
-        let blocks = |(_, lowers, _): &&(_, BTreeSet<Pair>, _)| !change.shift.raises.is_disjoint(lowers);
+        let blocks = |(other, lowers, _): &&(&ObjectKey, BTreeSet<Pair>, _)| {
+            !change.shift.raises.is_disjoint(lowers) || change.ranks_past(input, other)
+        };
         let Some((other, _, waiting_on)) = stuck.iter().find(blocks) else { return true };
         let waits = (*waiting_on).clone();
-        let wanted = format!("{}, once {other} has made room", change.sentence());
+        let wanted = format!("{}, once {other} is as it should be", change.sentence());
         draft.held.push(held(&thing, wanted, change.reason.clone(), waits));
         false
     });
 }
 
-/// What is over and still there.
+/// Nothing is promised beyond what the nodes hold: by what stays of others, or by two that wait for each other. What
+/// is held for one reason may be what another counted on.
+fn hold_what_is_too_much<'a>(
+    input: &'a PlanInput,
+    changes: &mut Vec<Change<'a>>,
+    retired: &[(&'a ObjectKey, &'a ObjectSeen)],
+    draft: &mut Draft,
+) {
+    loop {
+        let written = changes.iter().map(|change| (&change.wanted.key, Some(&change.wanted.body)));
+        let after: Vec<_> = written.chain(retired.iter().map(|(key, _)| (*key, None))).collect();
+        let over = quotas::overbooked(input, &after);
+        let circle = circle(changes);
+        let (before, mut place) = (changes.len(), 0);
+        changes.retain(|change| {
+            place += 1;
+            let beyond = change.shift.raises.iter().find_map(|pair| over.get(pair));
+            let text = match (beyond, circle.contains(&(place - 1))) {
+                (Some(text), _) => text.clone(),
+                (None, true) => format!(
+                    "{} and others each wait for what the other gives up: make one smaller first, in a change of its own",
+                    change.wanted.key
+                ),
+                (None, false) => return true,
+            };
+            let thing = thing_of(input, &change.wanted.key);
+            draft.held.push(held(&thing, change.sentence(), change.reason.clone(), WaitingOn::Person(text)));
+            false
+        });
+        if changes.len() == before {
+            return;
+        }
+    }
+}
+
+/// Changes that raise what they wait for each other to lower, and those behind them.
+fn circle(changes: &[Change<'_>]) -> BTreeSet<usize> {
+    let mut left: BTreeSet<usize> = (0..changes.len()).collect();
+    loop {
+        let waits = |one: usize| {
+            let raises = &changes[one].shift.raises;
+            left.iter().any(|other| *other != one && !raises.is_disjoint(&changes[*other].shift.lowers))
+        };
+        let free: Vec<usize> = left.iter().copied().filter(|one| !waits(*one)).collect();
+        if free.is_empty() {
+            return left;
+        }
+        free.iter().for_each(|one| {
+            left.remove(one);
+        });
+    }
+}
+
+/// What is over and still there, in the order in which it can be deleted.
 fn retired<'a>(input: &'a PlanInput, draft: &mut Draft) -> Vec<(&'a ObjectKey, &'a ObjectSeen)> {
     let mut found = Vec::new();
-    for key in input.desired.retired.iter().rev() {
+    for key in &input.desired.retired {
         let Some(seen) = input.observed.cluster.objects.seen().get(key) else { continue };
         let mut hold = |waiting_on: WaitingOn| {
             draft.held.push(held(&thing_of(input, key), format!("delete {key}"), Reason::NotWanted, waiting_on));
@@ -157,6 +212,7 @@ fn retired<'a>(input: &'a PlanInput, draft: &mut Draft) -> Vec<(&'a ObjectKey, &
 /// Whom Kueue will evict for which of these changes.
 fn hits<'a>(
     input: &'a PlanInput,
+    harm: &Harm<'_>,
     changes: &[Change<'a>],
     retired: &[(&'a ObjectKey, &'a ObjectSeen)],
 ) -> BTreeMap<&'a ObjectKey, (Disruption, Amount)> {
@@ -167,7 +223,6 @@ fn hits<'a>(
     }
     let written = changes.iter().map(|change| (&change.wanted.key, Some(&change.wanted.body)));
     let after: Vec<_> = written.chain(retired.iter().map(|(key, _)| (*key, None))).collect();
-    let harm = LazyCell::new(|| Harm::new(input));
     for (uid, by) in quotas::evictions(input, &after) {
         let own = input.observed.cluster.workloads.seen().get(&uid).map(|workload| workload.queue.to_string());
         let queue = |name: &Option<String>| {
@@ -194,12 +249,8 @@ fn write<'a>(
     for (key, seen) in retired.iter().filter(|(key, _)| quotas::gives_quota(key)) {
         lowers.push((StepId::from(format!("delete:{key}")), quotas::shift(Some(&seen.body), None)));
     }
-    let splits = |change: &Change<'_>| {
-        change.seen.is_some() && !change.shift.lowers.is_empty() && !change.shift.raises.is_empty()
-    };
     for change in changes.iter().filter(|change| !change.shift.lowers.is_empty()) {
-        let id = if splits(change) { change.lowering_id() } else { change.id() };
-        lowers.push((id, change.shift.clone()));
+        lowers.push((change.id(), change.shift.clone()));
     }
     let mut planned: BTreeMap<&ObjectKey, StepId> = BTreeMap::new();
     for change in changes {
@@ -207,53 +258,26 @@ fn write<'a>(
         let names = judge::names(change.wanted);
         let may = |named: &&ObjectKey| change.shift.lowers.is_empty() || !quotas::gives_quota(named);
         let named = names.iter().filter(may).filter_map(|named| planned.get(named).cloned());
-        let mut after: Vec<StepId> = named.collect();
-        let mut steps = Vec::new();
         let hit = hits.remove(key).unwrap_or_default();
-        let mut seen = change.seen.map(|seen| digest_of(&seen.body));
-        if let (true, Some(there)) = (splits(change), change.seen) {
-            let lowered = quotas::lowered(&there.body, change.wanted);
-            let mut first = apply(input, change, &lowered, change.lowering_id(), seen, Default::default());
-            first.after = std::mem::take(&mut after);
-            (seen, after) = (Some(lowered.digest.clone()), vec![first.id.clone()]);
-            steps.push(first);
-        } else if change.replaces {
-            let mut gone = deletion(input, key, change.seen, &change.reason);
-            gone.after = std::mem::take(&mut after);
-            (seen, after) = (None, vec![gone.id.clone()]);
-            steps.push(gone);
-        }
-        let mut last = apply(input, change, change.wanted, change.id(), seen, hit);
-        let room =
-            lowers.iter().filter(|(id, shift)| *id != last.id && !change.shift.raises.is_disjoint(&shift.lowers));
-        after.extend(room.map(|(id, _)| id.clone()));
-        after.sort_unstable();
-        after.dedup();
-        last.after = after;
-        planned.insert(key, last.id.clone());
-        say(input, change, &last.id, draft);
-        steps.push(last);
-        draft.courses.push(the_course(input, change, steps));
+        let mut one = apply(input, change, hit);
+        let room = lowers.iter().filter(|(id, shift)| *id != one.id && !change.shift.raises.is_disjoint(&shift.lowers));
+        let above = changes.iter().filter(|other| change.waits_in_rank(other)).map(Change::id);
+        one.after = named.chain(room.map(|(id, _)| id.clone())).chain(above).collect();
+        one.after.sort_unstable();
+        one.after.dedup();
+        planned.insert(key, one.id.clone());
+        say(input, change, &one.id, draft);
+        draft.courses.push(course(&thing_of(input, key), change.sentence(), &change.reason, vec![one]));
     }
 }
 
-fn the_course(input: &PlanInput, change: &Change<'_>, steps: Vec<Step>) -> Course {
-    course(&thing_of(input, &change.wanted.key), change.sentence(), &change.reason, steps)
-}
-
-fn apply(
-    input: &PlanInput,
-    change: &Change<'_>,
-    object: &Object,
-    id: StepId,
-    seen: Option<crate::ids::Digest>,
-    (disruption, hit): (Disruption, Amount),
-) -> Step {
-    let key = &object.key;
+fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption, Amount)) -> Step {
+    let key = &change.wanted.key;
     let on = thing_of(input, key);
-    let action = Action::Cluster(ClusterAction::Apply(object.clone()));
-    let mut one = step(id.to_string(), &on, action, &change.reason);
-    one.requires = vec![Fact::Unchanged { object: key.clone(), body: seen }];
+    let action = Action::Cluster(ClusterAction::Apply(change.wanted.clone()));
+    let mut one = step(change.id().to_string(), &on, action, &change.reason);
+    let body = change.seen.map(|seen| digest_of(&seen.body));
+    one.requires = vec![Fact::Unchanged { object: key.clone(), body }];
     let mut amount = Amount::count(1);
     if !disruption.is_none() {
         amount.add(&hit);
@@ -296,12 +320,11 @@ fn say(input: &PlanInput, change: &Change<'_>, step: &StepId, draft: &mut Draft)
     }
 }
 
-fn deletion(input: &PlanInput, key: &ObjectKey, seen: Option<&ObjectSeen>, reason: &Reason) -> Step {
+fn deletion(input: &PlanInput, key: &ObjectKey, seen: &ObjectSeen) -> Step {
     let on = thing_of(input, key);
     let action = Action::Cluster(ClusterAction::Delete(key.clone()));
-    let mut one = step(format!("delete:{key}"), &on, action, reason);
-    let body = seen.map(|seen| digest_of(&seen.body));
-    one.requires = vec![Fact::Unchanged { object: key.clone(), body }];
+    let mut one = step(format!("delete:{key}"), &on, action, &Reason::NotWanted);
+    one.requires = vec![Fact::Unchanged { object: key.clone(), body: Some(digest_of(&seen.body)) }];
     one.effects = Effects::one(Verb::Delete, on, Amount::count(1));
     one.consent = Consent::Asked;
     one
@@ -312,7 +335,7 @@ fn delete(input: &PlanInput, retired: &[(&ObjectKey, &ObjectSeen)], changes: &[C
     let mut last: BTreeMap<Thing, StepId> = BTreeMap::new();
     for (key, seen) in retired {
         let on = thing_of(input, key);
-        let mut one = deletion(input, key, Some(seen), &Reason::NotWanted);
+        let mut one = deletion(input, key, seen);
         one.after.extend(last.insert(on.clone(), one.id.clone()));
         if matches!(key.kind, ObjectKind::Topology | ObjectKind::ResourceFlavor) {
             let lets_go = |change: &&Change<'_>| {

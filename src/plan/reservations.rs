@@ -191,6 +191,13 @@ impl<'a> Wanted<'a> {
         draft.courses.push(self.remember("reserved", id.as_str(), format!("{} is {id}", self.name), change));
     }
 
+    /// Whether the document or the ledger says that this is it. Nothing is done to one that only a tag names, or that
+    /// the ledger has under another name, before that is recorded.
+    pub fn is_known(&self, id: &ReservationId) -> bool {
+        let recorded = self.known_as == self.name && self.held.is_some_and(|held| held.id.as_ref() == Some(id));
+        self.spec.id.as_deref() == Some(id.as_str()) || recorded
+    }
+
     fn on_demand(&self, terms: &Terms, draft: &mut Draft) {
         match self.locate() {
             Located::At(id, Some(seen)) => self.found(terms, &id, seen, draft),
@@ -201,6 +208,9 @@ impl<'a> Wanted<'a> {
 
     fn found(&self, terms: &Terms, id: &ReservationId, seen: &ReservationSeen, draft: &mut Draft) {
         self.adopt(id, draft);
+        if !self.is_known(id) {
+            return;
+        }
         if seen.block {
             let what = format!("{id} is a Capacity Block: write `capacityBlock` instead of `onDemand`");
             return self.person("an on-demand reservation", what, draft);
@@ -264,6 +274,9 @@ impl<'a> Wanted<'a> {
         if let Some(gap) = self.input.observed.cloud.reservations.gap() {
             return self.hold(wanted, WaitingOn::Unread(gap.clone()), draft);
         }
+        if self.known_as != self.name && self.held.is_some() {
+            return self.unheard(wanted, draft);
+        }
         if let Some(intent) = self.held.and_then(|held| held.intent.as_ref()) {
             // Consent was given when it was first sent, and its token makes it the same request.
             let course = self.reserve(intent.request.clone(), wanted, Reason::Unanswered, Consent::Standing);
@@ -275,6 +288,9 @@ impl<'a> Wanted<'a> {
         let Some(zone) = &self.spec.zone else {
             return self.person(wanted, "the document names no zone".into(), draft);
         };
+        if let Some(what) = self.spent() {
+            return self.person(wanted, what, draft);
+        }
         let request = self.request(terms, zone);
         let course = self.reserve(request, wanted, Reason::Wanted, Consent::Asked);
         match self.refused_until() {
@@ -286,20 +302,46 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// A request under the name that it had before is not sent again: it shows within minutes, or it never came.
+    fn unheard(&self, wanted: String, draft: &mut Draft) {
+        let intent = self.held.and_then(|held| held.intent.as_ref());
+        let until = intent.and_then(|intent| intent.at.checked_add(LISTED).ok());
+        match until.filter(|until| self.input.now < *until) {
+            Some(until) => self.hold(wanted, WaitingOn::Until(until), draft),
+            None => {
+                let change = LedgerChange::ReservationForgotten { reservation: self.known_as.clone() };
+                let what = format!("the request for {} never came", self.known_as);
+                draft.courses.push(self.remember("forgotten", self.known_as.as_str(), what, change));
+            }
+        }
+    }
+
+    /// A reservation that has used the next token, or the name, of this one: whatever was ever seen with a tag has.
+    fn spent(&self) -> Option<String> {
+        let next = self.generation();
+        let mut all = self.input.observed.cloud.reservations.seen().iter();
+        let spent = all.find(|(_, seen)| {
+            let tag = seen.tag.as_ref().filter(|tag| tag.fleet == *fleet(self.input) && tag.reservation == *self.name);
+            tag.is_some_and(|tag| tag.generation >= next || seen.state != ReservationState::Ended)
+        });
+        spent.map(|(id, _)| {
+            format!("{id} was made with this name, which is in its tag: give this document another name")
+        })
+    }
+
+    /// Of the next request.
+    fn generation(&self) -> u32 {
+        let ledger = self.input.ledger.head.reservations.get(self.name);
+        ledger.into_iter().chain(self.held).map(|held| held.generation).max().unwrap_or(0) + 1
+    }
+
     fn refused_until(&self) -> Option<Timestamp> {
         let held = self.held.or_else(|| self.input.ledger.head.reservations.get(self.name))?;
         held.refused?.checked_add(RETRY).ok().filter(|retry| self.input.now < *retry)
     }
 
     fn request(&self, terms: &Terms, zone: &Zone) -> ReserveRequest {
-        let ledger = self.input.ledger.head.reservations.get(self.name);
-        let known = ledger.into_iter().chain(self.held).map(|held| held.generation).max().unwrap_or(0);
-        // Whatever was ever seen with this name has used its token.
-        let all = self.input.observed.cloud.reservations.seen().values();
-        let tags = all.filter_map(|seen| seen.tag.as_ref());
-        let tags = tags.filter(|tag| tag.reservation == *self.name && tag.fleet == *fleet(self.input));
-        let used = tags.map(|tag| tag.generation).max().unwrap_or(0);
-        let generation = known.max(used) + 1;
+        let generation = self.generation();
         let words =
             [fleet(self.input).as_str(), "reservation", self.name.as_str(), &generation.to_string(), zone.as_str()];
         ReserveRequest {
@@ -335,7 +377,8 @@ impl<'a> Wanted<'a> {
             }
             _ => {}
         }
-        if let Some(gap) = self.input.observed.cloud.reservations.gap() {
+        let cloud = &self.input.observed.cloud;
+        if let Some(gap) = cloud.reservations.gap().or_else(|| cloud.instances.gap()) {
             return self.hold(wanted, WaitingOn::Unread(gap.clone()), draft);
         }
         let (on, reason) = (self.on(), Reason::NotWanted);

@@ -305,6 +305,16 @@ impl Plan {
         self.steps.is_empty() && self.held.is_empty()
     }
 
+    /// What happens by itself once somebody says yes: all but what waits for an approval by name.
+    pub fn effects_but_for_approval(&self) -> Effects {
+        let mut sum = Effects::default();
+        self.steps.iter().for_each(|step| sum.add(&step.effects));
+        let waits = self.held.iter().filter(|held| held.waiting_on.comes_by_itself());
+        let waits = waits.filter(|held| !matches!(held.waiting_on, WaitingOn::Approval(_)));
+        waits.for_each(|held| sum.add(&held.effects));
+        sum
+    }
+
     pub fn step(&self, id: &StepId) -> Option<&Step> {
         self.steps.iter().find(|step| step.id == *id)
     }

@@ -17,9 +17,9 @@ use crate::fleet::target::{Part, PoolTarget, Purpose};
 use crate::fleet::tide::Phase;
 use crate::ids::{InstanceId, NodeName, PoolName, TideName};
 
-pub fn plan(input: &PlanInput, draft: &mut Draft) {
+pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
     let zone = input.target.standing.time_zone.zone();
-    let nodes = LazyCell::new(|| Nodes::of(input));
+    let nodes = LazyCell::new(|| Nodes::of(input, harm));
     // A node is emptied once: what comes to it afterwards does not run yet.
     let mut emptied: BTreeSet<(&PoolName, u32)> = BTreeSet::new();
     for (at, changes) in &input.upcoming {
@@ -49,17 +49,17 @@ pub fn plan(input: &PlanInput, draft: &mut Draft) {
 }
 
 /// The nodes of slots, and who is on them.
-struct Nodes<'a> {
+struct Nodes<'a, 'h> {
     input: &'a PlanInput,
-    harm: Harm<'a>,
+    harm: &'h Harm<'a>,
     by_instance: BTreeMap<&'a InstanceId, &'a NodeName>,
 }
 
-impl<'a> Nodes<'a> {
-    fn of(input: &'a PlanInput) -> Self {
+impl<'a, 'h> Nodes<'a, 'h> {
+    fn of(input: &'a PlanInput, harm: &'h Harm<'a>) -> Self {
         let nodes = input.observed.cluster.nodes.seen().iter();
         let by_instance = nodes.filter_map(|(name, node)| Some((node.instance.as_ref()?, name))).collect();
-        Self { input, harm: Harm::new(input), by_instance }
+        Self { input, harm, by_instance }
     }
 
     fn hit(&self, pool: &PoolName, slots: &[u32]) -> Disruption {

@@ -150,6 +150,7 @@ impl Bench {
             desired,
             observed,
             ledger,
+            closed: BTreeMap::new(),
             revision: None,
             only: Vec::new(),
         };
@@ -178,7 +179,6 @@ impl Bench {
         for (pool, nodes) in [("train", 10), ("serve", 6), ("burst", 4), ("own", 2)] {
             (0..nodes).for_each(|index| bench.serve(pool, index));
         }
-        bench.input.ledger.head.trusted = Some(Counts { instances: 20, nodes: 22 });
         bench
     }
 

@@ -66,7 +66,7 @@ fn a_removal_of_many_nodes_needs_an_open_approval() {
     let opened = |count: u32| {
         let mut bench = removing(3);
         let left = Effects::one(Verb::Terminate, pool("train"), Amount::count(count));
-        let opened = Opened { left, by: "ana".into(), at: bench.input.now };
+        let opened = Opened { effects: left.digest(), left, by: "ana".into(), at: bench.input.now };
         bench.input.ledger.head.approvals.insert(digest(b"x"), opened);
         bench
     };
@@ -122,6 +122,22 @@ fn updates_take_out_no_more_nodes_than_the_pool_allows() {
         edit(&mut bench.input.observed.cluster.nodes, |nodes| drop(nodes.remove(&node("train", 7))));
     };
     updating(&[1, 2]).with(away).breaks(UNAVAILABLE, "3 nodes");
+}
+
+#[test]
+fn nodes_that_have_just_come_are_cut_all_at_once() {
+    let cutting = |from: Option<crate::ids::LayoutName>| {
+        let mut bench = Bench::settled(NOON);
+        let reason = Reason::Layout { from, to: "halves".into() };
+        for index in 0..6 {
+            bench.node("serve", index, |node| node.allocatable.clear());
+            bench.drain("serve", index, "cut", &reason, &[]);
+            bench.cut("serve", index, "halves", &reason);
+        }
+        bench
+    };
+    cutting(None).passes();
+    cutting(Some("whole".into())).breaks(UNAVAILABLE, "6 nodes of pool serve");
 }
 
 #[test]

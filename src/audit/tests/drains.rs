@@ -241,7 +241,7 @@ fn a_disruption_budget_gives_no_more_than_it_allows() {
         let budgets: Vec<NamespacedName> = budgets.iter().map(|name| NamespacedName::new("team", name)).collect();
         let seen = BudgetSeen { allowed, healthy: 3, desired: 2, expected: 3 };
         edit(&mut bench.input.observed.cluster.budgets, |all| {
-            budgets.iter().for_each(|name| drop(all.insert(name.clone(), seen.clone())));
+            all.extend(budgets.iter().map(|name| (name.clone(), seen.clone())));
         });
         bench.pods(|pod| {
             pod.budgets = budgets.clone();
@@ -317,7 +317,7 @@ fn work_is_asked_to_save_itself_before_it_goes() {
     };
     asks().breaks(SAVE, "was not asked");
     let now = asks().input.now;
-    let saved = Fact::Saved { workload: "bert".into(), since: now, until: now + SignedDuration::from_mins(10) };
+    let saved = Fact::Saved { workload: "bert".into(), within_secs: 600, hard_at: None };
     asks().edit("suspend bert", |step| step.requires.push(saved)).passes();
     let asked = |minutes: i64| {
         asks().with(|bench| {

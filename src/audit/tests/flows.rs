@@ -243,7 +243,7 @@ fn the_second_half_of_a_drain_passes_when_the_first_was_done_before() {
     bench.cordoned("train", 3, "replace");
     bench.workload("bert", |workload| {
         workload.active = false;
-        workload.marks.insert(marks::SUSPENDED.into(), Mark::new(workload.created, "replace").text());
+        workload.marks.insert(crate::effect::marks::SUSPENDED.into(), Mark::new(workload.created, "replace").text());
     });
     let empty = Action::Await(Fact::Empty(node("train", 3)));
     bench.step("empty train/3", empty, Reason::Outdated, &[]);
@@ -262,7 +262,7 @@ fn claiming_and_releasing_an_existing_node_pass() {
     bench.step("claim own/1", claim, Reason::SlotEmpty, &[]).effects = one(Verb::Claim, "own");
     let dress = ClusterAction::Dress {
         node: node("own", 1),
-        labels: [(marks::POOL.to_string(), Some("own".to_string()))].into(),
+        labels: [(crate::effect::marks::POOL.to_string(), Some("own".to_string()))].into(),
         taints: Vec::new(),
         remove_taints: Vec::new(),
     };

@@ -78,35 +78,29 @@ fn an_instance_is_adopted_by_its_tag_into_a_slot_that_has_none() {
 }
 
 #[test]
-fn only_a_whole_and_plausible_snapshot_is_trusted() {
-    let trust = |instances: u32, nodes: u32| record(LedgerChange::Trust(Counts { instances, nodes }));
-    trust(20, 22).passes();
-    trust(21, 22).breaks(LAW, "more than was seen");
-    trust(20, 22).with(|bench| gap(&mut bench.input.observed.cluster.nodes)).breaks(LAW, "not whole");
-    let mut shrunk = trust(15, 22);
-    edit(&mut shrunk.input.observed.cloud.instances, |all| {
-        (0..5).for_each(|index| drop(all.remove(&instance("train", index))))
-    });
-    shrunk.breaks(LAW, "may be back");
-    let mut explained = trust(15, 22);
-    edit(&mut explained.input.observed.cloud.instances, |all| {
-        (0..5).for_each(|index| drop(all.remove(&instance("train", index))))
-    });
-    (0..5).for_each(|index| explained.slot("train", index).instance = None);
-    explained.plan.held.push(held(pool("train")));
-    explained.passes();
+fn only_a_person_turns_a_tide_that_has_no_guard() {
+    let at = Bench::empty(NOON).input.now;
+    let recall = || LedgerChange::Recall { tide: "nightly".into(), recall: Recall { at, by: "x".into() } };
+    record(recall()).breaks(LAW, "has no guard");
+    let mut guarded = record(recall());
+    let guard = crate::fleet::tide::Guard {
+        prometheus: "load".into(),
+        below: "0.6".parse().unwrap(),
+        stale_after: crate::units::Duration::minutes(10),
+    };
+    guarded.standing().tides.get_mut("nightly").unwrap().guard = Some(guard);
+    guarded.passes();
 }
 
 #[test]
 fn what_a_person_or_apply_writes_is_in_no_plan() {
     let at = Bench::empty(NOON).input.now;
     let freeze = Freeze { scope: Scope::Fleet, by: "x".into(), at, reason: "x".into(), all: false };
-    let opened = Opened { left: Effects::default(), by: "x".into(), at };
+    let opened = Opened { effects: digest(b"x"), left: Effects::default(), by: "x".into(), at };
     for change in [
         LedgerChange::Thaw(Scope::Fleet),
         LedgerChange::Freeze(freeze),
         LedgerChange::Open { digest: digest(b"x"), opened },
-        LedgerChange::Recall { tide: "nightly".into(), recall: Recall { at, by: "x".into() } },
     ] {
         record(change).breaks(LAW, "not for a plan");
     }

@@ -52,7 +52,7 @@ fn replacing_all(nodes: u32) -> Bench {
     for index in 0..nodes {
         let earlier = index.checked_sub(1).map(|earlier| format!("launch train/{earlier}"));
         let (name, id) = (node("train", index), format!("train/{index}"));
-        let mark = marks::Mark::new(bench.input.now, "replace");
+        let mark = crate::effect::marks::Mark::new(bench.input.now, "replace");
         let cordon = cluster(ClusterAction::Cordon { node: name.clone(), mark });
         let after: Vec<&str> = earlier.iter().map(String::as_str).collect();
         bench.step(&format!("cordon {id}"), cordon, Reason::Outdated, &after);

@@ -280,16 +280,24 @@ fn a_node_is_laid_out_by_its_label_its_state_and_what_is_allocatable() {
 
 #[test]
 fn work_is_saved_when_it_says_so_is_gone_or_had_its_time() {
-    let saved = Fact::Saved { workload: "w".into(), since: at(10), until: at(60) };
-    let with = |saved| {
+    let saved = Fact::Saved { workload: "w".into(), within_secs: 50, hard_at: Some(at(90)) };
+    let asked = |saved, since: i64| {
         let mut seen = nothing();
-        seen.cluster.workloads = Read::new(workload(true, saved), at(0));
+        let mut workloads = workload(true, saved);
+        let mark = crate::effect::marks::Mark::new(at(since), "replace");
+        workloads.values_mut().for_each(|one| drop(one.marks.insert(crate::effect::marks::ASKED.into(), mark.text())));
+        seen.cluster.workloads = Read::new(workloads, at(0));
         seen
     };
-    assert_eq!(word(&saved, &with(Some(at(10))), 20), "holds");
-    assert_eq!(word(&saved, &with(Some(at(9))), 20), "not yet", "an older save");
-    assert_eq!(word(&saved, &with(None), 59), "not yet");
-    assert_eq!(word(&saved, &with(None), 60), "holds");
+    assert_eq!(word(&saved, &asked(Some(at(10)), 10), 20), "holds");
+    assert_eq!(word(&saved, &asked(Some(at(9)), 10), 20), "not yet", "an older save");
+    assert_eq!(word(&saved, &asked(None, 10), 59), "not yet");
+    assert_eq!(word(&saved, &asked(None, 10), 60), "holds", "it had its time");
+    assert_eq!(word(&saved, &asked(None, 60), 89), "not yet", "its time counts from when it was asked");
+    assert_eq!(word(&saved, &asked(None, 60), 90), "holds", "nobody is asked any more");
+    let mut unasked = nothing();
+    unasked.cluster.workloads = Read::new(workload(true, None), at(0));
+    assert_eq!(word(&saved, &unasked, 20), "never", "nobody asked it");
     assert_eq!(word(&saved, &nothing(), 20), "holds");
     assert_eq!(word(&saved, &Observed::default(), 20), "unknown");
 }

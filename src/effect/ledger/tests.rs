@@ -159,7 +159,7 @@ fn a_reservation_is_intended_made_refused_renamed_and_forgotten() {
     let refused = LedgerChange::ReserveRefused { reservation: "h100".into(), at: at(1) };
     let made = LedgerChange::Reserved { reservation: "h100".into(), id: "cr-1".into() };
     let held = |changes: &[LedgerChange], name: &str| after(changes).head.reservations.get(name).cloned();
-    let open = held(&[intend.clone()], "h100").unwrap();
+    let open = held(std::slice::from_ref(&intend), "h100").unwrap();
     assert_eq!((open.generation, open.intent.is_some()), (2, true));
     let no = held(&[intend.clone(), refused.clone()], "h100").unwrap();
     assert_eq!((no.intent, no.refused, no.generation), (None, Some(at(1)), 2));
@@ -177,7 +177,7 @@ fn a_purchase_is_open_until_it_is_bought_or_refused() {
     let bought = LedgerChange::Purchased { request: purchase("cb-1"), id: "cr-7".into() };
     let refused = LedgerChange::PurchaseRefused { request: purchase("cb-1"), why: "sold".into() };
     let intend = purchase_intend("cb-1", "p");
-    assert_eq!(outcome(&[intend.clone()]), [Outcome::Open]);
+    assert_eq!(outcome(std::slice::from_ref(&intend)), [Outcome::Open]);
     assert_eq!(outcome(&[intend.clone(), refused.clone()]), [Outcome::Refused("sold".into())]);
     let ledger = after(&[intend.clone(), bought.clone()]);
     assert_eq!(ledger.head.purchases[0].outcome, Outcome::Bought("cr-7".into()));
@@ -200,14 +200,20 @@ fn a_refused_purchase_that_is_tried_again_is_open_again() {
 fn an_approval_is_opened_once_and_spent() {
     let effects = |count| Effects::one(Verb::Terminate, Thing::Pool("train".into()), Amount::count(count));
     let open =
-        LedgerChange::Open { digest: digest(b"x"), opened: Opened { left: effects(2), by: "ana".into(), at: at(0) } };
-    let mut ledger = after(&[open.clone()]);
-    let spend = |count| LedgerChange::Spend { digest: digest(b"x"), effects: effects(count) };
-    ledger.change(&spend(1));
-    assert_eq!(ledger.head.approvals[&digest(b"x")].left, effects(1));
-    ledger.change(&spend(1));
+        LedgerChange::Open { digest: digest(b"x"), opened: Opened { effects: effects(2).digest(), left: effects(2), by: "ana".into(), at: at(0) } };
+    let mut ledger = after(std::slice::from_ref(&open));
+    let (digest, purpose) = (|| digest(b"x"), |name: &str| name.to_string());
+    let spend =
+        |name| LedgerChange::Spend { digest: digest(), purpose: purpose(name), effects: effects(1) };
+    ledger.change(&spend("train/1"));
+    ledger.change(&spend("train/1"));
+    assert_eq!(ledger.head.approvals[&digest()].left, effects(1), "once for each purpose");
+    ledger.change(&spend("train/2"));
+    ledger.change(&LedgerChange::Refund { digest: digest(), purpose: purpose("train/2"), effects: effects(1) });
+    assert_eq!(ledger.head.approvals[&digest()].left, effects(1), "what came to nothing is given back");
+    ledger.change(&spend("train/2"));
     ledger.change(&open);
-    assert!(ledger.head.approvals[&digest(b"x")].left.is_empty(), "used up, it never opens again");
+    assert!(ledger.head.approvals[&digest()].left.is_empty(), "used up, it never opens again");
 }
 
 #[test]
@@ -236,22 +242,24 @@ fn a_freeze_covers_its_scope_until_it_is_thawed() {
 }
 
 #[test]
-fn words_of_people_and_counts_are_kept_and_taken_back() {
+fn words_of_people_are_kept_and_taken_back() {
     let quarantine = Quarantine { by: "ana".into(), at: at(0), reason: "noise".into() };
     let recall = Recall { at: at(0), by: "ana".into() };
     let mut ledger = after(&[
         LedgerChange::Begin { fleet: "f".into() },
         LedgerChange::Begin { fleet: "g".into() },
-        LedgerChange::Trust(Counts { instances: 1, nodes: 2 }),
         LedgerChange::Quarantine { node: "n".into(), quarantine },
         LedgerChange::Recall { tide: "nightly".into(), recall },
     ]);
     assert_eq!(ledger.head.fleet, Some("f".into()), "a fleet begins once");
-    assert_eq!(ledger.head.trusted, Some(Counts { instances: 1, nodes: 2 }));
     assert_eq!((ledger.head.quarantined.len(), ledger.head.recalled.len()), (1, 1));
     ledger.change(&LedgerChange::Return { node: "n".into() });
-    ledger.change(&LedgerChange::RecallOver { tide: "nightly".into() });
-    assert_eq!((ledger.head.quarantined.len(), ledger.head.recalled.len()), (0, 0));
+    assert_eq!(ledger.head.quarantined.len(), 0);
+    let lending = |since| LedgerChange::Lending { tide: "nightly".into(), since };
+    ledger.change(&lending(Some(at(0))));
+    assert_eq!(ledger.head.lending.len(), 1);
+    ledger.change(&lending(None));
+    assert_eq!(ledger.head.lending.len(), 0);
 }
 
 #[test]
@@ -270,7 +278,7 @@ fn the_ledger_survives_being_written() {
     assert_eq!(serde_json::from_str::<Ledger>(&text).unwrap(), ledger);
 }
 
-fn intend(name: &str, generation: u32) -> LedgerChange {
+fn reserve_intent(name: &str, generation: u32) -> LedgerChange {
     let request = ReserveRequest {
         reservation: name.into(),
         generation,
@@ -288,7 +296,7 @@ fn intend(name: &str, generation: u32) -> LedgerChange {
 #[test]
 fn a_reservation_that_is_forgotten_or_renamed_leaves_its_generation() {
     let mut ledger = Ledger::default();
-    ledger.change(&intend("old", 3));
+    ledger.change(&reserve_intent("old", 3));
     ledger.change(&LedgerChange::Reserved { reservation: "old".into(), id: "cr-1".into() });
     let rename = LedgerChange::ReservationRenamed { from: "old".into(), to: "new".into() };
     (0..2).for_each(|_| ledger.change(&rename));

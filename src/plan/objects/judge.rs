@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::quotas::{self, Shift};
 use super::{bodies, thing_of};
+use crate::effect::marks::WRITTEN;
 use crate::effect::{Object, canonical, digest_of};
 use crate::ids::StepId;
 use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
@@ -30,8 +31,6 @@ pub struct Change<'a> {
     pub shift: Shift,
     /// Somebody else moved it.
     pub drifted: bool,
-    /// It cannot be changed, and nothing uses it: deleted and made again.
-    pub replaces: bool,
     pub note: Option<String>,
 }
 
@@ -41,8 +40,34 @@ impl Change<'_> {
         StepId::from(format!("apply:{}@{}", self.wanted.key, &digest[..SHORT.min(digest.len())]))
     }
 
-    pub fn lowering_id(&self) -> StepId {
-        StepId::from(format!("{}-lower", self.id()))
+    /// Whether it must come after another change of a class: between the two writes a tier would stand above one that
+    /// ranks higher.
+    pub fn waits_in_rank(&self, other: &Change<'_>) -> bool {
+        let (Some(new), Some(its_new)) = (self.class(), other.class()) else { return false };
+        let same_kind = self.wanted.key.kind == other.wanted.key.kind;
+        let Some(its_old) = other.seen.and_then(|seen| seen.body["value"].as_i64()) else { return false };
+        let old = self.seen.and_then(|seen| seen.body["value"].as_i64());
+        let passes = |ours: i64| (ours < its_old) != (new < its_new) || ours == its_old;
+        // Where they stood the wrong way round already, any order does.
+        same_kind && passes(new) && !old.is_some_and(passes)
+    }
+
+    /// Whether it would stand on the wrong side of a class that cannot be changed now.
+    pub fn ranks_past(&self, input: &PlanInput, other: &ObjectKey) -> bool {
+        let its = |body: &Value| body["value"].as_i64();
+        let wanted = input.desired.objects.iter().find(|object| object.key == *other).and_then(|o| its(&o.body));
+        let seen = input.observed.cluster.objects.seen().get(other).and_then(|seen| its(&seen.body));
+        match (self.class(), wanted, seen) {
+            (Some(new), Some(wanted), Some(seen)) if self.wanted.key.kind == other.kind => {
+                new == seen || (new < seen) != (new < wanted)
+            }
+            _ => false,
+        }
+    }
+
+    fn class(&self) -> Option<i64> {
+        let is_class = matches!(self.wanted.key.kind, ObjectKind::PriorityClass | ObjectKind::WorkloadPriorityClass);
+        self.wanted.body["value"].as_i64().filter(|_| is_class)
     }
 
     /// What it is about, in one line.
@@ -73,7 +98,6 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
             let name = users(input, key).into_iter().next().unwrap_or_else(|| format!("whatever uses {key}"));
             return hold(format!("{key}, which is being deleted"), Reason::Wanted, WaitingOn::Gang { name });
         }
-        Some(_) if is == wanted.digest => return Judged::Same,
         Some(written) if *written == wanted.digest && same => return Judged::Same,
         Some(written) if *written == wanted.digest => {
             let by = seen.moved_by.as_ref().map(|(who, _)| who.clone());
@@ -82,11 +106,19 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
         Some(written) => (Reason::Wanted, seen.moved_by.is_some() && is != *written, None),
         // A namespace is its team's: it only has to be there.
         None if same && key.kind == ObjectKind::Namespace => return Judged::Same,
-        None if same => (Reason::Wanted, false, Some(format!("{key} was there already: it is taken over as it is"))),
+        None if is == wanted.digest => {
+            (Reason::Wanted, false, Some(format!("{key} was there already: it is taken over as it is")))
+        }
         None if may_adopt(input, key) => {
             let (to, from) = bodies::words(&bodies::differences(&seen.body, &wanted.body));
-            let text = format!("{key} was somebody else's: the Quota takes it over and changes {from} to {to}");
+            let changes = if from.is_empty() { String::new() } else { format!(" and changes {from} to {to}") };
+            let text = format!("{key} was somebody else's: the Quota takes it over{changes}");
             (Reason::Wanted, false, Some(text))
+        }
+        None if same => {
+            let patch = format!("{} {WRITTEN}={}", kubectl("annotate", key), wanted.digest);
+            let waits = WaitingOn::OtherOwner { object: key.clone(), patch };
+            return hold(format!("{key}, which is as the documents say, as ours"), Reason::Wanted, waits);
         }
         None => {
             let patch = bodies::patch(&seen.body, &wanted.body);
@@ -99,24 +131,18 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
         return change(wanted, Some(seen), reason, drifted, note);
     };
     let users = users(input, key);
-    match users.first() {
-        None if input.observed.gaps().is_empty() && seen.written.is_some() => {
-            let Judged::Change(mut found) = change(wanted, Some(seen), reason, drifted, note) else {
-                return Judged::Same;
-            };
-            found.replaces = true;
-            found.note = Some(format!("{field} of {key} cannot be changed, and nothing uses it: it is made again"));
-            Judged::Change(found)
+    let more = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
+    let text = match users.first() {
+        Some(first) => format!(
+            "{field} of {key} cannot be changed, and {first}{more} uses it: give the new one another name, or let what \
+             uses it end, and delete it: {}",
+            kubectl("delete", key)
+        ),
+        None => {
+            format!("{field} of {key} cannot be changed. Delete it, and it is made again: {}", kubectl("delete", key))
         }
-        first => {
-            let user = first.map_or("it was not seen who uses it".into(), |first| format!("{first} uses it"));
-            let text = format!(
-                "{field} of {key} cannot be changed, and {user}: let what uses it end or move away, and it is made \
-                 again; or give the new one another name"
-            );
-            hold(format!("another {field} of {key}"), reason, WaitingOn::Person(text))
-        }
-    }
+    };
+    hold(format!("another {field} of {key}"), reason, WaitingOn::Person(text))
 }
 
 fn change<'a>(
@@ -130,7 +156,7 @@ fn change<'a>(
         true => quotas::shift(seen.map(|seen| &seen.body), Some(&wanted.body)),
         false => Shift::default(),
     };
-    Judged::Change(Box::new(Change { wanted, seen, reason, shift, drifted, replaces: false, note }))
+    Judged::Change(Box::new(Change { wanted, seen, reason, shift, drifted, note }))
 }
 
 /// A Quota document names the queues that it takes over.
@@ -146,6 +172,8 @@ fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static 
         at(seen) != at(wanted) && !(at(wanted).is_null() && at(seen).as_object().is_some_and(|map| map.is_empty()))
     };
     match kind {
+        // Whoever runs with a class keeps its number, so the server refuses another one.
+        ObjectKind::PriorityClass => (seen["value"] != wanted["value"]).then_some("value"),
         ObjectKind::Topology => differs("levels").then_some("spec.levels"),
         ObjectKind::ResourceFlavor if seen["spec"]["topologyName"].is_string() => differs("nodeLabels")
             .then_some("spec.nodeLabels")

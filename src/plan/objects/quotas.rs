@@ -1,13 +1,13 @@
 //! What a change of quotas does: what is lowered and raised, in which order, and whom Kueue will evict.
 //!
-//! Between two writes no GPU may be promised twice, so what lowers a quota goes before what raises the same one. An
-//! object that does both is written twice: first with the smaller of both amounts.
+//! Between two writes no GPU may be promised twice, so what lowers a quota goes before what raises the same one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::effect::Object;
+use crate::effect::marks::POOL;
+use crate::fleet::target::Purpose;
 use crate::ids::{FlavorName, ResourceName, WorkloadUid};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::plan::types::PlanInput;
@@ -48,27 +48,51 @@ pub fn shift(seen: Option<&Value>, wanted: Option<&Value>) -> Shift {
     found
 }
 
-/// What is wanted, with no amount larger than it is now: what can be written before others make room.
-pub fn lowered(seen: &Value, wanted: &Object) -> Object {
-    let before = quotas(seen);
-    let mut body = wanted.body.clone();
-    let groups = body.pointer_mut("/spec/resourceGroups").and_then(Value::as_array_mut);
-    for flavor in groups.into_iter().flatten().filter_map(|group| group["flavors"].as_array_mut()).flatten() {
-        let name = FlavorName::from(flavor["name"].as_str().unwrap_or_default());
-        for quota in flavor["resources"].as_array_mut().into_iter().flatten() {
-            let resource = ResourceName::from(quota["name"].as_str().unwrap_or_default());
-            let most = before.get(&(name.clone(), resource.clone())).map_or(0, |quota| quota.nominal);
-            let unit = if resource.as_str() == "cpu" { "m" } else { "" };
-            // No more is lent than there is: the server refuses that.
-            for field in ["nominalQuota", "lendingLimit"] {
-                let now = crate::queue::parse::quantity(&resource, &quota[field]);
-                if now.is_some_and(|now| now > most) {
-                    quota[field] = Value::String(format!("{most}{unit}"));
-                }
-            }
+/// What a change leaves promised beyond what the pool's nodes hold, where it is more than now; each with the objects
+/// that no document names and that have a part in it.
+pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> BTreeMap<Pair, String> {
+    let seen = input.observed.cluster.objects.seen();
+    let sum = |bodies: &BTreeMap<&ObjectKey, &Value>| {
+        let mut sums: BTreeMap<Pair, i64> = BTreeMap::new();
+        for (pair, quota) in bodies.iter().filter(|(key, _)| gives_quota(key)).flat_map(|(_, body)| quotas(body)) {
+            *sums.entry(pair).or_default() += quota.nominal;
         }
+        sums
+    };
+    let before = sum(&overlaid(input, &[]));
+    let after = sum(&overlaid(input, changes));
+    let wanted: BTreeSet<&ObjectKey> = input.desired.objects.iter().map(|object| &object.key).collect();
+    let over = after.into_iter().filter_map(|(pair, promised)| {
+        let holds = holds(input, &pair)?;
+        if promised <= holds.max(before.get(&pair).copied().unwrap_or(0)) {
+            return None;
+        }
+        let others = seen.iter().filter(|(key, there)| {
+            gives_quota(key) && !wanted.contains(*key) && quotas(&there.body).get(&pair).is_some_and(|q| q.nominal > 0)
+        });
+        let others: Vec<String> = others.map(|(key, _)| key.to_string()).collect();
+        let others = if others.is_empty() { String::new() } else { format!(", some of it to {}", others.join(", ")) };
+        let (flavor, resource) = &pair;
+        let text = format!("{promised} {resource} of {flavor} would be promised{others}, and its nodes hold {holds}");
+        Some((pair, text))
+    });
+    over.collect()
+}
+
+/// What the target's nodes of a flavor hold of a resource beside the spares, where that can be said.
+fn holds(input: &PlanInput, (flavor, resource): &Pair) -> Option<i64> {
+    let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, flavor.as_str());
+    let wanted = input.desired.objects.iter().find(|object| object.key == key).map(|object| &object.body);
+    let body = wanted.or_else(|| input.observed.cluster.objects.seen().get(&key).map(|seen| &seen.body))?;
+    let pool = body["spec"]["nodeLabels"][POOL].as_str()?;
+    let layouts = &input.desired.pools.get(pool)?.layouts;
+    let parts = input.target.pools.get(pool)?.parts.iter().filter(|part| part.purpose != Purpose::Spare);
+    let is_gpu = resource.as_str().starts_with("nvidia.com/");
+    if !is_gpu && !layouts.values().any(|layout| layout.allocatable.contains_key(resource)) {
+        return None;
     }
-    Object::new(wanted.key.clone(), body)
+    let each = |layout| layouts.get(layout).and_then(|layout| layout.allocatable.get(resource)).copied().unwrap_or(0);
+    Some(parts.map(|part| i64::from(part.nodes) * each(&part.layout)).sum())
 }
 
 /// Workloads that hold what a queue is about to list no longer.
@@ -102,20 +126,28 @@ pub fn evictions(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) ->
 /// How Kueue is configured is not in its API: fair sharing is off unless somebody turned it on.
 fn state(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> QueueState {
     let cluster = &input.observed.cluster;
-    let mut objects: BTreeMap<&ObjectKey, &Value> =
-        cluster.objects.seen().iter().map(|(key, seen)| (key, &seen.body)).collect();
+    parse(&Parts {
+        mode: Mode::Classical,
+        now: input.now,
+        objects: overlaid(input, changes),
+        workloads: cluster.workloads.seen(),
+        nodes: cluster.nodes.seen(),
+        pods: cluster.pods.seen(),
+    })
+}
+
+/// What is there once these are written, or deleted.
+fn overlaid<'a>(
+    input: &'a PlanInput,
+    changes: &[(&'a ObjectKey, Option<&'a Value>)],
+) -> BTreeMap<&'a ObjectKey, &'a Value> {
+    let seen = input.observed.cluster.objects.seen();
+    let mut objects: BTreeMap<&ObjectKey, &Value> = seen.iter().map(|(key, seen)| (key, &seen.body)).collect();
     for (key, body) in changes {
         match body {
             Some(body) => objects.insert(key, body),
             None => objects.remove(key),
         };
     }
-    parse(&Parts {
-        mode: Mode::Classical,
-        now: input.now,
-        objects,
-        workloads: cluster.workloads.seen(),
-        nodes: cluster.nodes.seen(),
-        pods: cluster.pods.seen(),
-    })
+    objects
 }

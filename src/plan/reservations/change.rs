@@ -60,11 +60,10 @@ impl Wanted<'_> {
         let used = used(seen);
         let who = || format!("{used} instances in {id}, which have to leave first: {}", users(self.input, id));
         let mut now = Modify { end: to.end, nodes: to.nodes, matching: to.matching };
+        // A request that left the size as it is would write another size than the document's.
         if to.nodes < used {
-            let more = Modify { nodes: to.nodes, end: seen.end, matching: seen.matching };
-            let waits = self.modification(&more, id, seen).held(WaitingOn::Capacity { what: who(), retry: None });
-            draft.held.push(waits);
-            now.nodes = seen.total;
+            let waits = self.modification(&to, id, seen).held(WaitingOn::Capacity { what: who(), retry: None });
+            return draft.held.push(waits);
         }
         if to.matching != seen.matching && used > 0 {
             let more = Modify { nodes: seen.total, end: seen.end, matching: to.matching };

@@ -135,12 +135,18 @@ fn what_was_refused_waits_and_then_has_a_new_token() {
 }
 
 #[test]
-fn the_generation_is_past_all_that_was_seen() {
+fn a_token_that_was_used_is_not_used_again() {
     let mut input = base();
     let mut over = seen(0);
     over.state = ReservationState::Ended;
     over.tag.as_mut().unwrap().generation = 7;
     see(&mut input, &[("cr-7", over)]);
+    let draft = drafted(&input);
+    assert!(draft.courses.is_empty());
+    assert!(matches!(&draft.held[0].waiting_on, WaitingOn::Person(text) if text.starts_with("cr-7 was made with")));
+    // What the ledger remembers is passed by one.
+    let held = HeldReservation { generation: 7, ..HeldReservation::default() };
+    input.ledger.head.reservations.insert("base".into(), held);
     assert_eq!(request(&drafted(&input)).generation, 8);
 }
 
@@ -287,6 +293,35 @@ fn a_rename_is_a_rename() {
 }
 
 #[test]
+fn an_open_request_under_the_old_name_shows_or_never_came() {
+    let mut input = base();
+    let request = request(&drafted(&input)).clone();
+    let at = input.now;
+    input.ledger.change(&LedgerChange::ReserveIntend { intent: Intent { request, plan: "p".into(), at } });
+    let text = document("onDemand: {}").replace("{name: base}", "{name: next, renamedFrom: base}");
+    input.target = world(NOW, &text).target;
+    let draft = drafted(&input);
+    assert!(draft.courses.is_empty());
+    assert_eq!(draft.held[0].waiting_on, WaitingOn::Until(at + LISTED));
+    let mut shown = input.clone();
+    see(&mut shown, &[("cr-1", seen(0))]);
+    assert_eq!(told(&drafted(&shown)), ["record-reserved:reservation/next@cr-1"]);
+    input.now = at + LISTED;
+    assert_eq!(told(&drafted(&input)), ["record-forgotten:reservation/next@base"]);
+    input.ledger.change(&LedgerChange::ReservationForgotten { reservation: "base".into() });
+    assert_eq!(told(&drafted(&input)), ["reserve:reservation/next@1"]);
+}
+
+#[test]
+fn nothing_is_done_to_one_that_only_a_tag_names() {
+    let mut input = base();
+    see(&mut input, &[("cr-1", ReservationSeen { total: 12, available: 12, ..seen(0) })]);
+    assert_eq!(told(&drafted(&input)), ["record-reserved:reservation/base@cr-1"]);
+    record(&mut input, "cr-1");
+    assert_eq!(told(&drafted(&input)), ["resize:reservation/base@16-targeted-never"]);
+}
+
+#[test]
 fn a_tag_is_not_taken_for_two_documents() {
     let text = document("onDemand: {}").replace("{name: base}", "{name: next}");
     let both = format!("{text}---\n{}", document("onDemand: {}"));
@@ -294,8 +329,9 @@ fn a_tag_is_not_taken_for_two_documents() {
     see(&mut input, &[("cr-1", seen(2))]);
     input.ledger.change(&LedgerChange::Reserved { reservation: "next".into(), id: "cr-1".into() });
     let draft = drafted(&input);
-    // The tag still names the old one, and its token was used.
-    assert_eq!(told(&draft), ["reserve:reservation/base@2"]);
+    // The tag still names the old one.
+    assert!(draft.courses.is_empty());
+    assert!(matches!(&draft.held[0].waiting_on, WaitingOn::Person(text) if text.starts_with("cr-1 was made with")));
 }
 
 #[test]
@@ -326,6 +362,7 @@ fn one_that_somebody_cancelled_is_asked_for_again() {
     let mut input = base();
     see(&mut input, &[("cr-1", ReservationSeen { state: ReservationState::Ended, ..seen(0) })]);
     record(&mut input, "cr-1");
+    input.ledger.head.reservations.get_mut("base").unwrap().generation = 1;
     assert_eq!(told(&drafted(&input)), ["reserve:reservation/base@2"]);
     see(&mut input, &[("cr-1", ReservationSeen { state: ReservationState::Other("delayed".into()), ..seen(0) })]);
     assert!(drafted(&input).courses.is_empty());

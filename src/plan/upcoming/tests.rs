@@ -55,7 +55,7 @@ spec:
 
 fn told(input: &PlanInput) -> String {
     let mut draft = Draft::default();
-    plan(input, &mut draft);
+    plan(input, &Harm::new(input), &mut draft);
     let line = |one: &Upcoming| {
         let pods = one.disruption.pods;
         let hit = if pods == 0 { String::new() } else { format!(" ({pods} pods)") };

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ClusterState;
-use super::pods::Pod;
 use crate::ids::NamespacedName;
 use crate::observed::BudgetSeen;
 
@@ -87,10 +86,6 @@ impl Budget {
     }
 }
 
-pub fn is_healthy(pod: &Pod) -> bool {
-    pod.ready && pod.is_active()
-}
-
 impl ClusterState {
     /// A budget over the pods of an app. Nobody stops a second one.
     pub fn add_budget(&mut self, now: Timestamp, name: &NamespacedName, app: &NamespacedName, spec: BudgetSpec) {
@@ -111,7 +106,7 @@ impl ClusterState {
     }
 
     pub(super) fn budget_seen(&self, budget: &Budget) -> BudgetSeen {
-        let healthy = self.pods.of(&budget.app).filter(|(_, pod)| is_healthy(pod)).count();
+        let healthy = self.pods.of(&budget.app).filter(|(_, pod)| pod.ready).count();
         budget.seen(u32::try_from(healthy).unwrap_or(u32::MAX), self.expected(&budget.app))
     }
 

@@ -44,6 +44,14 @@ fn who_does_not_run_has_nothing_to_save() {
     bench.suspend(&uid);
     bench.advance(300);
     assert_eq!(bench.workload(&uid).saved, None);
+    bench.resume(&uid);
+    bench.advance_ms(300);
+    bench.cordon("n0");
+    bench.cordon("n1");
+    ask(&mut bench, &uid);
+    bench.advance(300);
+    let seen = bench.workload(&uid);
+    assert_eq!((seen.reserved.is_some(), seen.saved), (true, None), "admitted, and without a place for its pods");
 }
 
 #[test]

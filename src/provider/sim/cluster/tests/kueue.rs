@@ -44,6 +44,23 @@ fn all_or_nothing() {
 }
 
 #[test]
+fn gangs_are_not_placed_on_nodes_that_are_closed_or_silent() {
+    let mut bench = Bench::with_queue(1, 8);
+    let node: NodeName = "n0".into();
+    bench.state.set_unschedulable(bench.now, &node, true).unwrap();
+    let uid = bench.gang("vision/a", 1);
+    bench.advance(60);
+    assert!(!admitted(&bench, &uid));
+    bench.state.set_ready(bench.now, &node, false).unwrap();
+    bench.state.set_unschedulable(bench.now, &node, false).unwrap();
+    bench.advance(60);
+    assert!(!admitted(&bench, &uid));
+    bench.state.set_ready(bench.now, &node, true).unwrap();
+    bench.advance(5);
+    assert!(admitted(&bench, &uid));
+}
+
+#[test]
 fn other_pods_take_room_from_gangs() {
     let mut bench = Bench::with_queue(1, 8);
     bench.service("web/api", 1, None);

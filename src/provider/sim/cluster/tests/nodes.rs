@@ -220,6 +220,18 @@ fn pods_leave_a_silent_node_after_five_minutes_and_stay_until_it_answers() {
 }
 
 #[test]
+fn pods_stay_on_a_node_that_answers_in_time() {
+    let mut bench = Bench::with_nodes(1);
+    bench.service("web/api", 1, None);
+    bench.advance(30);
+    for ready in [false, true, false] {
+        bench.state.set_ready(bench.now, &"n0".into(), ready).unwrap();
+        bench.advance(150);
+    }
+    assert_eq!(bench.pods_of("web/api")[0].terminating, None, "away for a while, twice");
+}
+
+#[test]
 fn hands_off_and_other_annotations_are_seen() {
     let mut bench = Bench::with_nodes(1);
     let hands_off = crate::effect::marks::HANDS_OFF;

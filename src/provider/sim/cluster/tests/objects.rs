@@ -102,6 +102,12 @@ fn an_object_needs_its_namespace() {
     let error = bench.try_write("LocalQueue/nowhere/main", json!({"spec": {"clusterQueue": "a"}})).unwrap_err();
     assert_eq!((error.class, error.message.as_str()), (Class::NotFound, "namespaces \"nowhere\" not found"));
     bench.write("ConfigMap/gpu-operator/x", json!({"data": {}}));
+    bench.service("web/api", 1, None);
+    bench.state.existing_node(bench.now, &node_join("a", "train", "r0"));
+    bench.advance(30);
+    bench.state.delete_object(bench.now, &key(ObjectKind::Namespace, "web")).unwrap();
+    let error = bench.try_write("LocalQueue/web/main", json!({"spec": {"clusterQueue": "a"}})).unwrap_err();
+    assert!(error.message.contains("because it is being terminated"));
 }
 
 #[test]
