@@ -44,8 +44,10 @@ fn the_demo_converges_from_nothing() {
             tidewright::status::EventKind::Started | tidewright::status::EventKind::Succeeded => {}
             other => println!("   {} {} {other:?}", event.at, event.step),
         };
-        let report =
-            apply(&audited, &input, Some(&plan.id.as_str().into()), world, &patience, &mut tell).now_or_never().unwrap().unwrap();
+        let report = apply(&audited, &input, Some(&plan.id.as_str().into()), world, &patience, &mut tell)
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         println!("   {report:?}");
     }
     panic!("not converged");

@@ -31,8 +31,7 @@ pub async fn open_approval(
     effects: &Effects,
     by: &str,
 ) -> Result<Opening, ApplyError> {
-    let opened =
-        Opened { effects: effects.digest(), left: effects.clone(), by: by.into(), at: world.clock.now() };
+    let opened = Opened { effects: effects.digest(), left: effects.clone(), by: by.into(), at: world.clock.now() };
     let change = LedgerChange::Open { digest: plan.clone(), opened };
     match record::swap(world.cluster, &[change], &|_, _| Guard::Go).await {
         Ok(true) => Ok(Opening::Opened),

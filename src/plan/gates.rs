@@ -196,11 +196,10 @@ impl Removals {
         let only_removals = Effects(
             wanted.0.into_iter().filter(|(key, _)| matches!(key.verb, Verb::Terminate | Verb::Release)).collect(),
         );
-        let approved =
-            view.input.ledger.head.approvals.values().any(|opened| {
-                let fresh = view.now.duration_since(opened.at) < APPROVED_FOR;
-                fresh && only_removals.within(&opened.left).is_ok()
-            });
+        let approved = view.input.ledger.head.approvals.values().any(|opened| {
+            let fresh = view.now.duration_since(opened.at) < APPROVED_FOR;
+            fresh && only_removals.within(&opened.left).is_ok()
+        });
         Self { left, allowed, retry, too_many, approved }
     }
 

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 
 use super::*;
-use crate::fleet::Target;
 use crate::effect::{CloudAction, ClusterAction, LedgerChange, Part, Recall, Subject};
+use crate::fleet::Target;
 use crate::fleet::testing::{at, fleet_in};
 use crate::fleet::tide::Phase;
 use crate::observed::{CloudSeen, ClusterSeen, Read};

@@ -199,12 +199,13 @@ fn a_refused_purchase_that_is_tried_again_is_open_again() {
 #[test]
 fn an_approval_is_opened_once_and_spent() {
     let effects = |count| Effects::one(Verb::Terminate, Thing::Pool("train".into()), Amount::count(count));
-    let open =
-        LedgerChange::Open { digest: digest(b"x"), opened: Opened { effects: effects(2).digest(), left: effects(2), by: "ana".into(), at: at(0) } };
+    let open = LedgerChange::Open {
+        digest: digest(b"x"),
+        opened: Opened { effects: effects(2).digest(), left: effects(2), by: "ana".into(), at: at(0) },
+    };
     let mut ledger = after(std::slice::from_ref(&open));
     let (digest, purpose) = (|| digest(b"x"), |name: &str| name.to_string());
-    let spend =
-        |name| LedgerChange::Spend { digest: digest(), purpose: purpose(name), effects: effects(1) };
+    let spend = |name| LedgerChange::Spend { digest: digest(), purpose: purpose(name), effects: effects(1) };
     ledger.change(&spend("train/1"));
     ledger.change(&spend("train/1"));
     assert_eq!(ledger.head.approvals[&digest()].left, effects(1), "once for each purpose");
