@@ -10,7 +10,7 @@ use super::turn::{Memory, Turn};
 use super::walk::Walk;
 use crate::effect::marks::{HANDS_OFF, POOL};
 use crate::effect::{
-    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LedgerChange, Scope, Subject, Thing, Verdict,
+    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LedgerChange, PoolLedger, Scope, Subject, Thing, Verdict,
 };
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
 use crate::observed::{
@@ -169,7 +169,8 @@ fn owned<'s>(
     let found = found.ok_or_else(|| absent(&seen.instances, &instance.to_string()))?;
     let is_ours = found.tag.as_ref().is_some_and(|tag| {
         // A tag keeps the name that the pool had at the launch: a name that no pool has now is one that was changed.
-        let renamed = !walk.input.ledger.pools.contains_key(&tag.slot.pool);
+        let known = walk.input.ledger.pools.get(&tag.slot.pool);
+        let renamed = !known.is_some_and(PoolLedger::is_something);
         tag.fleet == walk.fleet && tag.slot.index == slot.index && (tag.slot.pool == slot.pool || renamed)
     });
     if is_ours { Ok(found) } else { Err(dropped(format!("{instance} does not carry the tag of {slot}"))) }

@@ -83,26 +83,35 @@ fn launches_since(pool: &PoolName, planned: &Ledger, now: &Ledger) -> Option<Str
 /// Moves what is remembered of a pool to its new name: two parts, so two swaps.
 ///
 /// 1. The new part becomes a copy. A crash here leaves both; the next plan renames again.
-/// 2. The old part goes, if the new one knows all that it knew.
+/// 2. The old part keeps only its generations, if the new one knows all that it knew.
 pub(super) async fn rename(walk: &Walk<'_>, from: &PoolName, to: &PoolName) -> Result<bool, NotRecorded> {
     let cluster = walk.world.cluster;
     let (old, new) = (Part::Pool(from.clone()), Part::Pool(to.clone()));
     let (old_value, old_version) = cluster.ledger_part(&old).await.map_err(NotRecorded::Failed)?;
     let PartValue::Pool(Some(moved)) = old_value else { return Ok(false) };
+    if !moved.is_something() {
+        return Ok(false);
+    }
     let (new_value, new_version) = cluster.ledger_part(&new).await.map_err(NotRecorded::Failed)?;
     let there = match new_value {
         PartValue::Pool(found) => found.unwrap_or_default(),
         PartValue::Head(_) => PoolLedger::default(),
     };
+    // Both as they are afterwards: generations stay under the old name, because a name that comes back must not repeat
+    // a token.
+    let mut both = Ledger::default();
+    both.pools.extend([(from.clone(), moved.clone()), (to.clone(), there.clone())]);
+    both.change(&LedgerChange::Renamed { from: from.clone(), to: to.clone() });
     if !knows(&there, &moved) {
-        if there != PoolLedger::default() {
+        if there.is_something() {
             return Err(NotRecorded::Moved(format!("{to} has slots of its own: {from} cannot take its name")));
         }
-        let copy = PartValue::Pool(Some(moved));
+        let copy = PartValue::Pool(both.pools.remove(to));
         cluster.swap_ledger(&new, &new_version, &copy).await.map_err(NotRecorded::Failed)?;
         walk.recorded(true);
     }
-    cluster.swap_ledger(&old, &old_version, &PartValue::Pool(None)).await.map_err(NotRecorded::Failed)?;
+    let left = PartValue::Pool(both.pools.remove(from));
+    cluster.swap_ledger(&old, &old_version, &left).await.map_err(NotRecorded::Failed)?;
     walk.recorded(true);
     Ok(true)
 }

@@ -221,6 +221,7 @@ fn is_by_choice(walk: &Walk<'_>, step: &Step) -> bool {
             | Reason::Quarantined { .. }
             | Reason::Notice { .. }
             | Reason::CapacityEnds { .. }
+            | Reason::Resized
             | Reason::Lent { .. }
             | Reason::Returning { .. }
     )

@@ -103,7 +103,8 @@ pub fn consent(case: &Case<'_>, found: &mut Found) {
     for (at, step) in disturbing(case) {
         let standing = matches!(
             case.reason(at),
-            Reason::Lent { .. }
+            Reason::Resized
+                | Reason::Lent { .. }
                 | Reason::Returning { .. }
                 | Reason::Sick { .. }
                 | Reason::Quarantined { .. }

@@ -30,7 +30,8 @@ fn terminates<'c, 'a>(case: &'c Case<'a>) -> impl Iterator<Item = (usize, &'a St
 fn by_choice(reason: &Reason) -> bool {
     !matches!(
         reason,
-        Reason::Lent { .. }
+        Reason::Resized
+            | Reason::Lent { .. }
             | Reason::Returning { .. }
             | Reason::Sick { .. }
             | Reason::Quarantined { .. }

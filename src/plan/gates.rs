@@ -182,7 +182,8 @@ impl Removals {
                 sum
             });
         let waiting = held.iter().filter(|held| held.reason == Reason::NotWanted).count();
-        let count = courses.iter().filter(|course| is_removal(course) && !is_begun(view, course)).count() + waiting;
+        let unwanted = |course: &&Course| course.reason == Reason::NotWanted && is_removal(course);
+        let count = courses.iter().filter(unwanted).filter(|course| !is_begun(view, course)).count() + waiting;
         let known: usize = view
             .input
             .ledger
@@ -207,7 +208,7 @@ impl Removals {
         if !is_removal(course) {
             return None;
         }
-        if self.too_many && !self.approved && !begun {
+        if course.reason == Reason::NotWanted && self.too_many && !self.approved && !begun {
             return Some(WaitingOn::Approval(NO_DIGEST.into()));
         }
         let counted = !course.steps.iter().any(|step| step.id.as_str().starts_with("removing:"));
@@ -224,12 +225,13 @@ impl Removals {
     }
 }
 
-/// A node that somebody wrote fewer of.
+/// A node that goes by choice: somebody wrote fewer of them, or it moves to a new version.
 fn is_removal(course: &Course) -> bool {
     let asked = course.steps.iter().any(|step| step.consent == Consent::Asked);
     let removes = course
         .steps
         .iter()
         .any(|step| step.effects.0.keys().any(|key| matches!(key.verb, Verb::Terminate | Verb::Release)));
-    course.reason == Reason::NotWanted && asked && removes
+    let counted = course.steps.iter().any(|step| step.id.as_str().starts_with("removing:"));
+    (course.reason == Reason::NotWanted && asked && removes) || counted
 }

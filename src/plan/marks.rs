@@ -91,7 +91,7 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
         bookkeeping(draft, name, "forget", change, format!("let pool/{name} go: its document is gone"));
     }
     for (name, target) in targets {
-        let from = target.renamed_from.as_ref().filter(|from| is_renamed(view, from, name));
+        let from = target.renamed_from.as_ref().filter(|from| is_renamed(view, from));
         if let Some(from) = from {
             let change = LedgerChange::Renamed { from: from.clone(), to: name.clone() };
             bookkeeping(draft, name, "rename", change, format!("pool/{from} is now pool/{name}"));
@@ -100,9 +100,9 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
 }
 
 /// Whether a pool's nodes are still remembered under its old name.
-pub fn is_renamed(view: &View<'_>, from: &PoolName, to: &PoolName) -> bool {
+pub fn is_renamed(view: &View<'_>, from: &PoolName) -> bool {
     let has = |name: &PoolName| view.input.ledger.pools.get(name).is_some_and(crate::effect::PoolLedger::is_something);
-    has(from) && !has(to) && !view.input.target.pools.contains_key(from)
+    has(from) && !view.input.target.pools.contains_key(from)
 }
 
 fn bookkeeping(draft: &mut Draft, pool: &PoolName, verb: &str, change: LedgerChange, wanted: String) {

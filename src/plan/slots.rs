@@ -34,7 +34,7 @@ pub struct Shared {
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let mut shared = Shared { allowance: Allowance::default(), room: Room::new(view) };
     for pool in view.pools.values() {
-        if pool.target.renamed_from.as_ref().is_some_and(|from| super::marks::is_renamed(view, from, pool.name)) {
+        if pool.target.renamed_from.as_ref().is_some_and(|from| super::marks::is_renamed(view, from)) {
             continue;
         }
         let wishes: BTreeMap<&SlotId, Wish> =
@@ -409,15 +409,8 @@ fn tail(
             if slot.is_existing() {
                 return release(view, pool, slot, node, made);
             }
-            let known = view
-                .input
-                .ledger
-                .pools
-                .get(pool.name)
-                .is_some_and(|known| known.removed.iter().any(|(index, _)| *index == slot.id.index));
-            if *voluntary && !known {
-                let change = LedgerChange::Removing { slot: slot.id.clone(), at: view.now };
-                made.push(step_id("removing", &slot.id, generation), Action::Record(change), vec![], (1, 2));
+            if *voluntary {
+                removing(view, pool, slot, made);
             }
             terminate(made, slot, node);
             leave(made, slot, false);
@@ -428,6 +421,9 @@ fn tail(
             }
             if let Some(treated) = treated {
                 treat(made, slot, treated);
+            }
+            if wish.is_rollout() {
+                removing(view, pool, slot, made);
             }
             terminate(made, slot, node);
             let freed = leave(made, slot, true);
@@ -442,6 +438,17 @@ fn tail(
                 launch::steps(view, pool, made, &request, usd_hour, wait_for.as_ref());
             }
         }
+    }
+}
+
+/// Counts a removal by choice, once.
+fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mut Steps) {
+    let counted = view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
+    let hour = jiff::SignedDuration::from_hours(1);
+    let mut counted = counted.filter(|(_, at)| view.now.duration_since(*at) < hour);
+    if !counted.any(|(index, _)| *index == slot.id.index) {
+        let change = LedgerChange::Removing { slot: slot.id.clone(), at: view.now };
+        made.push(step_id("removing", &slot.id, slot.generation()), Action::Record(change), vec![], (1, 2));
     }
 }
 

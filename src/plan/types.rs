@@ -89,6 +89,8 @@ pub enum Reason {
     Wanted,
     /// The document asks for fewer.
     NotWanted,
+    /// The tide makes the pool smaller until it turns.
+    Resized,
     /// The pool's slot has no node.
     SlotEmpty,
     /// A request that was sent and not answered is sent again.

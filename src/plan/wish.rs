@@ -138,8 +138,8 @@ fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish
         return Wish::Remove { reason: ending.reason, pressure, voluntary: false };
     }
     let by_tide = pool.spec.size.is_some_and(|size| slot.id.index < size);
-    let fills = pool.spec.size.is_none();
-    Wish::Remove { reason: Reason::NotWanted, pressure: PressureOf::default(), voluntary: !by_tide && !fills }
+    let reason = if by_tide { Reason::Resized } else { Reason::NotWanted };
+    Wish::Remove { reason, pressure: PressureOf::default(), voluntary: !by_tide }
 }
 
 fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {

@@ -86,7 +86,8 @@ fn a_lost_instance_leaves_the_generation_and_an_open_intent() {
     let lost = LedgerChange::Lost { slot: slot(0) };
     let missing = LedgerChange::Missing { slot: slot(0), since: Some(at(3)) };
     let slot_after = the_slot(&[intend(1), launched("i-1"), missing, lost.clone()]);
-    assert_eq!(slot_after, Slot { generation: 1, ..Slot::default() });
+    assert_eq!(slot_after, Slot { generation: 1, lost: true, ..Slot::default() });
+    assert!(!the_slot(&[intend(1), launched("i-1"), lost.clone(), intend(2), launched("i-2")]).lost, "replaced");
     assert!(the_slot(&[intend(1), lost]).intent.is_some(), "nobody has answered it");
 }
 
@@ -127,9 +128,11 @@ fn a_pool_is_renamed_or_forgotten_with_all_its_slots() {
     let rename = LedgerChange::Renamed { from: "train".into(), to: "trainers".into() };
     let ledger = after(&[intend(1), launched("i-1"), rename.clone()]);
     assert_eq!(ledger.slot(&SlotId::new(&"trainers".into(), 0)).unwrap().instance, Some("i-1".into()));
-    assert!(!ledger.pools.contains_key("train"));
+    assert!(!ledger.pools["train"].is_something());
+    assert_eq!(ledger.slot(&slot(0)).unwrap().generation, 1, "a name that comes back must not repeat a token");
     assert_eq!(rename.parts(), [Part::Pool("train".into()), Part::Pool("trainers".into())]);
-    assert_eq!(after(&[intend(1), LedgerChange::Forgotten { pool: "train".into() }]), Ledger::default());
+    let forgotten = after(&[intend(1), LedgerChange::Forgotten { pool: "train".into() }]);
+    assert_eq!(forgotten.slot(&slot(0)), Some(&Slot { generation: 1, ..Slot::default() }));
 }
 
 #[test]
@@ -167,7 +170,8 @@ fn a_reservation_is_intended_made_refused_renamed_and_forgotten() {
     assert_eq!((yes.id, yes.intent, yes.refused), (Some("cr-1".into()), None, None));
     let rename = LedgerChange::ReservationRenamed { from: "h100".into(), to: "base".into() };
     assert_eq!(held(&[made.clone(), rename], "base").unwrap().id, Some("cr-1".into()));
-    assert_eq!(held(&[made, LedgerChange::ReservationForgotten { reservation: "h100".into() }], "h100"), None);
+    let forgotten = held(&[made, LedgerChange::ReservationForgotten { reservation: "h100".into() }], "h100").unwrap();
+    assert!(!forgotten.is_something());
 }
 
 #[test]

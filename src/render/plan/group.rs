@@ -219,8 +219,11 @@ fn kind(shown: &Shown<'_>, steps: &[&Step]) -> Kind {
         steps.iter().any(|step| matches!(&step.action, Action::Record(change) if wanted(change)))
     };
     let verb = |verb: Verb| steps.iter().any(|step| step.effects.0.keys().any(|key| key.verb == verb));
-    let goes_for_good =
-        || steps.iter().any(|step| matches!(step.reason, Reason::NotWanted | Reason::CapacityEnds { .. }));
+    let goes_for_good = || {
+        steps
+            .iter()
+            .any(|step| matches!(step.reason, Reason::NotWanted | Reason::Resized | Reason::CapacityEnds { .. }))
+    };
     if cloud(|action| matches!(action, CloudAction::Terminate { .. })) {
         let comes_back = cloud(|action| matches!(action, CloudAction::Launch(_))) || !goes_for_good();
         return if comes_back { Kind::Replace } else { Kind::Remove };

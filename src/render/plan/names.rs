@@ -38,6 +38,7 @@ pub fn reason_name(reason: &Reason) -> &'static str {
     match reason {
         Reason::Wanted => "wanted",
         Reason::NotWanted => "not_wanted",
+        Reason::Resized => "resized",
         Reason::SlotEmpty => "slot_empty",
         Reason::Unanswered => "unanswered",
         Reason::Outdated => "outdated",

@@ -39,12 +39,14 @@ const MANAGER_HEARS: SignedDuration = SignedDuration::from_secs(1);
 /// Pausing what uses the GPUs, and cutting them.
 const CUTTING: SignedDuration = SignedDuration::from_secs(30);
 
+/// One GPU: whole, or cut into instances.
+type Cut = Option<BTreeMap<MigProfile, u32>>;
+
 /// The GPUs of a node and what looks after them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Gpus {
     model: Option<GpuModel>,
-    /// Each GPU: whole, or cut into instances.
-    cut: Vec<Option<BTreeMap<MigProfile, u32>>>,
+    cut: Vec<Cut>,
     plugin: Plugin,
     manager: Manager,
 }
@@ -78,7 +80,7 @@ struct Manager {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Cutting {
-    to: Vec<Option<BTreeMap<MigProfile, u32>>>,
+    to: Vec<Cut>,
     fails: bool,
 }
 
@@ -168,6 +170,7 @@ impl ClusterState {
         }
         let run = node.gpus.pause_plugin();
         node.gpus.manager.runs = true;
+        node.gpus.plugin.config = node.labels.get(PLUGIN_CONFIG).cloned();
         self.soon(PLUGIN_FIRST, Happening::PluginUp { node: at.clone(), run });
         self.soon(MANAGER_FIRST, Happening::MigActs(at.clone()));
     }
@@ -175,9 +178,10 @@ impl ClusterState {
     /// Labels of a node were written: whoever watches them hears of it.
     pub(super) fn labels_written(&mut self, at: &NodeRef) {
         let Some(node) = self.same_node(at).filter(|node| node.gpus.manager.runs) else { return };
-        let order = node.labels.get(PLUGIN_CONFIG);
+        let order = node.labels.get(PLUGIN_CONFIG).cloned();
         let paused = node.gpus.manager.cutting.is_some();
-        if order != node.gpus.plugin.config.as_ref() && !paused {
+        if order != node.gpus.plugin.config && !paused {
+            node.gpus.plugin.config = order;
             let run = node.gpus.pause_plugin();
             self.soon(PLUGIN_AGAIN, Happening::PluginUp { node: at.clone(), run });
         }
@@ -218,7 +222,7 @@ impl ClusterState {
         let file = self.mig_file();
         let Some(node) = self.same_node(at) else { return };
         let to = file.as_ref().map_or_else(|| built_in(&order), |file| parts(file, &order));
-        let to = to.and_then(|parts| laid_out(&parts, node.gpus.cut.len()));
+        let to = to.and_then(|parts| laid_out(&parts, &node.gpus.cut));
         let Some(to) = to else {
             node.labels.insert(MIG_STATE.into(), "failed".into());
             return;
@@ -306,12 +310,12 @@ fn built_in(name: &str) -> Option<Vec<MigPart>> {
     (name == "all-disabled").then(|| vec![all])
 }
 
-/// Each GPU as the parts of an entry say; none where they say nothing sensible.
-fn laid_out(parts: &[MigPart], gpus: usize) -> Option<Vec<Option<BTreeMap<MigProfile, u32>>>> {
-    let mut cut = vec![None; gpus];
+/// Each GPU as the parts of an entry say, and one that they do not name as it is; none where they say nothing sensible.
+fn laid_out(parts: &[MigPart], now: &[Cut]) -> Option<Vec<Cut>> {
+    let mut cut = now.to_vec();
     for part in parts {
         let which: Vec<usize> = match &part.devices {
-            Value::String(all) if all == "all" => (0..gpus).collect(),
+            Value::String(all) if all == "all" => (0..now.len()).collect(),
             Value::Array(some) => some.iter().map(|at| usize::try_from(at.as_u64()?).ok()).collect::<Option<_>>()?,
             _ => return None,
         };
@@ -330,7 +334,9 @@ fn sharing(text: &str) -> Option<BTreeMap<String, Share>> {
     let config: Value = serde_json::from_str(text).ok()?;
     let Some(sharing) = config.get("sharing") else { return Some(BTreeMap::new()) };
     let (slices, clients) = (sharing.get("timeSlicing"), sharing.get("mps"));
-    if slices.is_some() && clients.is_some() {
+    // MPS does not start beside MIG, nor beside the strategy for it.
+    let mixed = config["flags"]["migStrategy"].as_str() == Some("mixed");
+    if clients.is_some() && (slices.is_some() || mixed) {
         return None;
     }
     let Some(shared) = slices.or(clients) else { return Some(BTreeMap::new()) };

@@ -94,6 +94,40 @@ fn each_gpu_is_cut_as_its_part_says_and_a_plus_becomes_a_dot() {
 }
 
 #[test]
+fn a_gpu_that_nothing_names_stays_as_it_is() {
+    let mut bench = bench();
+    write_file(
+        &mut bench,
+        json!({"first": entry(json!([0]), json!({"1g.10gb": 7})), "threes": entry(json!("all"), json!({"3g.40gb": 2}))}),
+    );
+    bench.advance(61);
+    order(&mut bench, "threes");
+    bench.advance(60);
+    order(&mut bench, "first");
+    bench.advance(60);
+    assert_eq!(bench.allocatable("n0", "nvidia.com/mig-1g.10gb"), 7);
+    assert_eq!(bench.allocatable("n0", "nvidia.com/mig-3g.40gb"), 14);
+}
+
+#[test]
+fn mps_does_not_start_beside_the_strategy_for_mig() {
+    let mut bench = Bench::with_nodes(1);
+    let config = |strategy: &str| {
+        let mps = json!({"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]});
+        json!({"version": "v1", "flags": {"migStrategy": strategy}, "sharing": {"mps": mps}}).to_string()
+    };
+    let data = json!({"wrong": config("mixed"), "right": config("none")});
+    bench.write("ConfigMap/gpu-operator/tidewright-device-plugin", json!({ "data": data }));
+    bench.advance(61);
+    cut(&mut bench, &[(PLUGIN_CONFIG, "wrong")], false);
+    bench.advance(600);
+    assert_eq!(bench.gpus("n0"), 0);
+    cut(&mut bench, &[(PLUGIN_CONFIG, "right")], false);
+    bench.advance(20);
+    assert_eq!(bench.gpus("n0"), 16);
+}
+
+#[test]
 fn an_entry_that_the_mounted_file_does_not_have_yet_fails_and_stays_failed() {
     let mut bench = Bench::with_nodes(1);
     write_file(&mut bench, json!({"threes": entry(json!("all"), json!({"3g.40gb": 2}))}));
@@ -224,7 +258,9 @@ fn shares_multiply_and_may_be_renamed() {
     cut(&mut bench, &[(PLUGIN_CONFIG, "sliced")], false);
     bench.advance(1);
     assert_eq!(bench.gpus("n0"), 0, "the device plugin starts again");
-    bench.advance(20);
+    bench.advance(10);
+    bench.cordon("n0");
+    bench.advance(5);
     assert_eq!(bench.gpus("n0"), 32);
     cut(&mut bench, &[(PLUGIN_CONFIG, "mps")], false);
     bench.advance(20);

@@ -228,7 +228,8 @@ fn pods_stay_on_a_node_that_answers_in_time() {
         bench.state.set_ready(bench.now, &"n0".into(), ready).unwrap();
         bench.advance(150);
     }
-    assert_eq!(bench.pods_of("web/api")[0].terminating, None, "away for a while, twice");
+    let pods = bench.pods_of("web/api");
+    assert_eq!((pods.len(), pods[0].terminating), (1, None), "away for a while, twice");
 }
 
 #[test]
