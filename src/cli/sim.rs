@@ -6,7 +6,9 @@ use clap::Subcommand;
 
 use super::session::{Access, Session, state_file};
 use super::{Common, DONE, Output, fail, print, talk};
+use crate::effect::Thing;
 use crate::provider::sim::Sim;
+use crate::provider::sim::cluster::GangSpec;
 use crate::units::{Duration, Malformed};
 
 #[derive(Debug, clap::Args)]
@@ -16,7 +18,7 @@ use crate::units::{Duration, Malformed};
 Examples:
   tidewright sim show                          what exists, and what time it is there
   tidewright sim advance 6h                    let time pass
-  tidewright sim submit gang vision 64         work arrives: a line of the script language
+  tidewright sim submit vision 64              a gang of team vision arrives: 64 GPUs
   tidewright sim run night.script              run a whole script in a world of its own
   tidewright sim reset                         put the world aside, and begin anew
 
@@ -40,11 +42,20 @@ enum Verb {
         #[arg(value_name = "LENGTH", value_parser = length)]
         by: Duration,
     },
-    /// Let work arrive
+    /// Let a gang arrive, which runs until its work is done
     Submit {
-        /// As after `submit` in a script
-        #[arg(value_name = "WORDS", required = true, trailing_var_arg = true)]
-        words: Vec<String>,
+        /// The quota whose work it is
+        #[arg(value_name = "QUOTA")]
+        quota: String,
+        /// How many GPUs: of one node, or whole nodes
+        #[arg(value_name = "GPUS", value_parser = clap::value_parser!(u32).range(1..))]
+        gpus: u32,
+        /// How long it works: 6h, 2d; without it until somebody ends it
+        #[arg(long = "for", value_name = "LENGTH", value_parser = length)]
+        length: Option<Duration>,
+        /// What it is called
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
     },
     /// Run a script in a world of its own
     Run {
@@ -78,11 +89,15 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
             let zone = session.fleet.time_zone.zone();
             print(&format!("It is {} there.", session.sim.now().to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %:z")));
         }
-        Verb::Submit { words } => {
+        Verb::Submit { quota, gpus, length, name } => {
             let session = Session::open(directory, Access::Change)?;
-            let line = format!("submit {}", words.join(" "));
-            print(&script(&session, &line)?);
+            let mut spec = gang(&session, quota, *gpus, name.as_deref())?;
+            spec.work_secs = length.map(|length| u32::try_from(length.as_secs()).unwrap_or(u32::MAX));
+            let said = format!("{} arrives: {} pods, {gpus} GPUs.", spec.name, spec.pods);
+            let arrived = session.sim.in_cluster(|cluster, now| cluster.submit_gang(now, spec));
+            arrived.map_err(|error| fail(&format!("the cluster refuses it: {error}")))?;
             session.sim.save().map_err(|error| fail(&error.to_string()))?;
+            print(&said);
         }
         Verb::Run { file } => {
             let shown = file.display();
@@ -101,9 +116,28 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
     Ok(DONE)
 }
 
-/// One line of a script, in the world of a fleet.
-fn script(_session: &Session, line: &str) -> Result<String, u8> {
-    Err(fail(&format!("the script language is not part of this version: cannot `{line}`")))
+/// A gang on whole nodes of the quota's first pool, in the quota's first queue.
+fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result<GangSpec, u8> {
+    let thing = Thing::Quota(quota.into());
+    super::plan::known(&session.fleet, &thing).map_err(|why| fail(&why))?;
+    let standing = session.fleet.standing();
+    let spec = &standing.quotas[quota];
+    let Some((namespace, queue)) = spec.namespaces.first() else {
+        return Err(fail(&format!("quota {quota} has no namespace that work could be in")));
+    };
+    let pool = spec.pools.first().and_then(|pool| standing.pools.get(pool));
+    let per_node = pool.map_or(8, |pool| pool.shape.gpus).max(1);
+    if gpus > per_node && gpus % per_node != 0 {
+        return Err(fail(&format!("{gpus} GPUs are no whole nodes: a node has {per_node}")));
+    }
+    let numbered = || {
+        let there = session.sim.state().cluster.observe(session.sim.now());
+        format!("gang-{}", there.workloads.seen().len() + 1)
+    };
+    let name = name.map_or_else(numbered, String::from);
+    let mut gang = GangSpec::new(namespace, &name, queue, gpus.div_ceil(per_node), gpus.min(per_node));
+    gang.tier = spec.tiers.first().cloned();
+    Ok(gang)
 }
 
 /// A whole script, in a world of its own.
