@@ -58,6 +58,7 @@ scripts! {
     grow
     guard_stops_lending
     hidden_instances_freeze_deletion
+    hidden_node_is_not_given_up
     idle_never_touches_a_gang
     lowered_quota_evicts_nobody
     maintenance_is_answered_early

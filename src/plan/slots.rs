@@ -262,14 +262,14 @@ fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &
         record(draft, &on, step_id("missing", &slot.id, generation), change, format!("{} is listed again", slot.id));
     }
     let wanted = slot.part.is_some();
-    if let Some((instance, seen)) = slot.instance.filter(|_| slot.node.is_none() && (!wanted || never_came(view, slot)))
-    {
+    let unjoined = slot.node.is_none() && view.input.observed.cluster.nodes.gap().is_none();
+    if let Some((instance, seen)) = slot.instance.filter(|_| unjoined && (!wanted || never_came(view, slot))) {
         let symptom = || Reason::Sick { remedy: Remedy::Replace, symptom: "it did not join the cluster".into() };
         let reason = if wanted { symptom() } else { Reason::NotWanted };
         let mut made = Steps::new(standing(&on, &reason));
         // It registers with a taint that keeps everything off, so nothing can be on it.
         let action = CloudAction::Terminate { slot: slot.id.clone(), instance: instance.clone() };
-        let requires = vec![Fact::Live(instance.clone())];
+        let requires = vec![Fact::Live(instance.clone()), Fact::Unjoined(instance.clone())];
         made.push(step_id("terminate", &slot.id, generation), Action::Cloud(action), requires, (1, 5));
         made.with(Effects::one(Verb::Terminate, on.clone(), Amount::count(1)));
         leave(&mut made, slot, wanted);

@@ -317,7 +317,7 @@ impl Bench {
                     return Ok(vec![format!("settled after {rounds} rounds")]);
                 }
                 End::Held(looked) if asks(&looked) => {}
-                End::Held(looked) if looked.plan.steps.is_empty() && looked.plan.held.iter().all(may_wait) => {
+                End::Held(looked) if looked.plan.steps.is_empty() && all_may_wait(&looked.plan.held) => {
                     return Ok(print::held(&looked.plan.held));
                 }
                 End::Held(looked) | End::Rounds(looked) => {
@@ -470,6 +470,11 @@ fn bound(looked: &Looked) -> u32 {
 fn asks(looked: &Looked) -> bool {
     looked.plan.steps.iter().any(|step| step.consent == Consent::Asked)
         || looked.plan.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval(_)))
+}
+
+/// A snapshot that lost too much stops everything, until a person has looked.
+fn all_may_wait(held: &[Held]) -> bool {
+    held.iter().all(may_wait) || held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Shrunk { .. }))
 }
 
 /// Whether something may wait for ever without anybody being wrong.

@@ -404,7 +404,7 @@ impl<'a> Places<'a> {
 
     fn fact(&self, fact: &Fact) -> Option<Unit> {
         match fact {
-            Fact::Gone(instance) | Fact::Live(instance) | Fact::Joined { instance } => {
+            Fact::Gone(instance) | Fact::Live(instance) | Fact::Joined { instance } | Fact::Unjoined(instance) => {
                 self.by_instance.get(instance).map(|slot| Unit::Slot(slot.clone()))
             }
             Fact::Settled(node)
