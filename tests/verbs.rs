@@ -35,14 +35,14 @@ fn fleet() -> tempfile::TempDir {
 #[test]
 fn a_fleet_that_cannot_be_reached_is_told_what_can() {
     let directory = fleet();
-    let real = INIT[0].1.replace("cloud: {sim: {}}", "cloud: {aws: {region: us-west-2, accountId: \"123456789012\"}}");
+    let real = INIT[0].1.replace("kubernetes: {sim: {}}", "kubernetes: {kubeconfig: {context: prod}}");
     std::fs::write(directory.path().join("fleet.yaml"), real).unwrap();
     for verb in
         [vec!["plan"], vec!["apply", "--yes"], vec!["status"], vec!["freeze", "--reason", "x"], vec!["sim", "show"]]
     {
         let Answer { code, out, err } = run(directory.path(), &verb);
         assert_eq!((code, out.as_str()), (1, ""), "{verb:?}: {err}");
-        assert!(err.contains("cloud: {aws: …}") && err.contains("cloud: {sim: {}}"), "{verb:?}: {err}");
+        assert!(err.contains("kubernetes: {kubeconfig: …}") && err.contains("cloud: {sim: {}}"), "{verb:?}: {err}");
     }
     assert!(!directory.path().join(".tidewright").exists(), "nothing is written for a fleet that cannot be reached");
 }

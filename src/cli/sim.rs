@@ -127,7 +127,7 @@ fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result
     };
     let pool = spec.pools.first().and_then(|pool| standing.pools.get(pool));
     let per_node = pool.map_or(8, |pool| pool.shape.gpus).max(1);
-    if gpus > per_node && gpus % per_node != 0 {
+    if gpus > per_node && !gpus.is_multiple_of(per_node) {
         return Err(fail(&format!("{gpus} GPUs are no whole nodes: a node has {per_node}")));
     }
     let numbered = || {
