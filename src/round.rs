@@ -44,7 +44,7 @@ pub async fn input(
     let now = options.at.unwrap_or_else(|| world.clock.now());
     let guards = guards(fleet, world.meter).await;
     let mut recalls = recalls(&ledger);
-    let closed = closed(fleet, &ledger, &guards, now, &mut recalls);
+    let closed = closed(fleet, &ledger, &guards, (now, world.clock.now()), &mut recalls);
     let target = fleet.target_with(now, &recalls);
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = fleet.transitions_with(now, tomorrow, &recalls);
@@ -69,19 +69,19 @@ pub fn recalls(ledger: &Ledger) -> Recalls {
 }
 
 /// Tides that are low by the clock, have lent nothing, and may not begin: for those the tide stays high. One that lends
-/// already is turned by the plan, which remembers it.
+/// already is turned by the plan, which remembers it. A sample is as old as it is now, whatever instant is asked for.
 fn closed(
     fleet: &Fleet,
     ledger: &Ledger,
     guards: &BTreeMap<TideName, Option<Sample>>,
-    now: Timestamp,
+    (now, seen): (Timestamp, Timestamp),
     recalls: &mut Recalls,
 ) -> BTreeMap<TideName, String> {
     let mut closed = BTreeMap::new();
     for (name, tide) in &fleet.tides {
         let Some(guard) = tide.guard.as_ref().filter(|_| !ledger.head.lending.contains_key(name)) else { continue };
         let Some((start, _)) = tide.calendar(now, now).low_at(now) else { continue };
-        if let Err(why) = guard_says(guard, guards.get(name).and_then(Option::as_ref), now) {
+        if let Err(why) = guard_says(guard, guards.get(name).and_then(Option::as_ref), seen) {
             // Turned as it began, it lends nothing at all.
             recalls.insert(name.clone(), start);
             closed.insert(name.clone(), why);

@@ -4,10 +4,10 @@
 //! a slot without one needs follows from how far it is. Budgets are asked in the order of slots, so the same snapshot
 //! gives the same plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Course, Draft};
-use super::drain::{Allowance, Drain, Pressure, Purpose, Steps, drain, step_id};
+use super::drain::{Allowance, Drain, Pressure, Purpose, Steps, drain, drained, step_id};
 use super::launch::{self, Room, Supply};
 use super::layout;
 use super::rollout::rollout;
@@ -21,8 +21,8 @@ use crate::effect::{
 };
 use crate::fleet::launch::Taint;
 use crate::fleet::policy::Remedy;
-use crate::ids::{NodeName, ReservationId, SlotId};
-use crate::observed::{Market, NodeSeen};
+use crate::ids::{NodeName, ReservationId, SlotId, Uid};
+use crate::observed::{Market, NodeSeen, PodSeen};
 
 /// What the slots of all pools share while a plan is made.
 #[derive(Debug)]
@@ -361,15 +361,27 @@ fn serving(
         (None, None) => draft.courses.push(course),
         (None, Some(waiting_on)) => {
             let mut rest = held(&on, sentence, wish.reason().clone(), waiting_on);
-            let pods: Vec<_> = view.harm.pods_on(node).to_vec();
+            // What a budget keeps for later is part of what is asked for now.
+            let pods = left_on(view, node, &course);
             rest.disruption = view.harm.hit(&pods);
             rest.effects = wish.effects(&on);
+            rest.effects.add(&drained(view, &on, &rest.disruption, &pods));
             draft.held.push(rest);
             if partly_begun {
                 draft.courses.push(course);
             }
         }
     }
+}
+
+/// What is on a node and is not sent away by this course.
+fn left_on<'a>(view: &View<'a>, node: &NodeName, course: &Course) -> Vec<&'a PodSeen> {
+    let sent = course.steps.iter().filter_map(|step| match &step.action {
+        Action::Cluster(ClusterAction::Evict { pods, .. }) => Some(pods.iter().map(|(_, uid)| uid)),
+        _ => None,
+    });
+    let sent: BTreeSet<&Uid> = sent.flatten().collect();
+    view.harm.pods_on(node).iter().copied().filter(|pod| !sent.contains(&pod.uid)).collect()
 }
 
 /// What comes once the node is empty.
@@ -428,7 +440,8 @@ fn tail(
             terminate(made, slot, node);
             let freed = leave(made, slot, true);
             if is_held {
-                return;
+                // An approval of what waits covers the successor too.
+                return made.with(Effects::one(Verb::Launch, on, Amount::count(1)));
             }
             // A sick node is a dead one; whoever moves by choice stays within the limits.
             let is_sick = matches!(wish.reason(), Reason::Sick { .. });
@@ -446,7 +459,9 @@ fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mu
     let counted = view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
     let hour = jiff::SignedDuration::from_hours(1);
     let mut counted = counted.filter(|(_, at)| view.now.duration_since(*at) < hour);
-    if !counted.any(|(index, _)| *index == slot.id.index) {
+    // An earlier node of this slot may have been removed too: that was another one.
+    let since = slot.record.and_then(|record| record.launched).unwrap_or(jiff::Timestamp::MIN);
+    if !counted.any(|(index, at)| *index == slot.id.index && since <= *at) {
         let change = LedgerChange::Removing { slot: slot.id.clone(), at: view.now };
         made.push(step_id("removing", &slot.id, slot.generation()), Action::Record(change), vec![], (1, 2));
     }
@@ -466,7 +481,7 @@ fn quarantine(
         Reason::Sick { symptom, .. } => symptom.clone(),
         _ => String::new(),
     };
-    let quarantine = Quarantine { by: "its health policy".into(), at: view.now, reason: symptom };
+    let quarantine = Quarantine { by: Quarantine::BY_POLICY.into(), at: view.now, reason: symptom };
     let mut made = Steps::new(standing(&on, reason));
     treat(&mut made, slot, treated);
     let change = LedgerChange::Quarantine { node: node.clone(), quarantine };

@@ -284,7 +284,11 @@ impl Wish {
                 return Effects::default();
             }
         };
-        Effects::one(verb, on.clone(), Amount::count(1))
+        let mut effects = Effects::one(verb, on.clone(), Amount::count(1));
+        if let Self::Replace { .. } = self {
+            effects.add(&Effects::one(Verb::Launch, on.clone(), Amount::count(1)));
+        }
+        effects
     }
 
     pub fn sentence(&self, slot: &SlotId, node: &NodeName) -> String {

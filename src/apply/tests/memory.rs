@@ -165,7 +165,7 @@ fn a_crash_at_any_point_of_a_rename_loses_no_slot() {
         assert!(held(&world.memory()) >= 1);
         assert!(go(&world, vec![rename()]).report.is_done());
         let ledger = world.memory();
-        assert_eq!((held(&ledger), ledger.pools.contains_key("train")), (1, false), "{polls}");
+        assert_eq!((held(&ledger), ledger.pools["train"].is_something()), (1, false), "{polls}");
         assert!(ledger.slot(&SlotId::new(&"big".into(), 0)).is_some());
         if done {
             break;

@@ -217,6 +217,14 @@ impl Caller<'_> {
                 CloudAction::Launch(_) => self.sim.faults.borrow_mut().on_launch(),
                 _ => Default::default(),
             };
+            // What was on the machine should have been drained: the cluster keeps the count of what was not.
+            match action {
+                CloudAction::Terminate { instance, .. } => {
+                    state.cluster.judge_removal(state.now, instance, "Terminate")
+                }
+                CloudAction::Reboot { instance, .. } => state.cluster.judge_removal(state.now, instance, "Reboot"),
+                _ => {}
+            }
             let circumstances = Circumstances { fleet: fleet.as_ref(), lag, stillborn };
             let performed = state.cloud.perform(state.now, action, circumstances)?;
             Ok((performed.done, performed.changed))
