@@ -132,7 +132,8 @@ fn not_before(view: &View<'_>, slot: &SlotView<'_>, state: CutState) -> Option<T
         CutState::NotOrdered => {
             let seen = view.input.observed.cluster.objects.seen();
             let mut files = view.input.desired.objects.iter().filter(|one| one.key.kind == ObjectKind::ConfigMap);
-            let changes = files.any(|one| seen.get(&one.key).and_then(|seen| seen.written.as_ref()) != Some(&one.digest));
+            let changes =
+                files.any(|one| seen.get(&one.key).and_then(|seen| seen.written.as_ref()) != Some(&one.digest));
             changes.then(|| view.now.checked_add(MOUNTS_WITHIN).ok()).flatten()
         }
         CutState::Again => {

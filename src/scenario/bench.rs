@@ -224,7 +224,8 @@ impl Bench {
                     if ended[place].is_some() {
                         continue;
                     }
-                    let polled = if place == 0 { one.as_mut().poll(&mut context) } else { two.as_mut().poll(&mut context) };
+                    let polled =
+                        if place == 0 { one.as_mut().poll(&mut context) } else { two.as_mut().poll(&mut context) };
                     match polled {
                         Poll::Ready(done) => ended[place] = Some(done?),
                         Poll::Pending if seats[place].crashed() => ended[place] = Some(Ended::Crashed),
@@ -321,7 +322,8 @@ impl Bench {
             return Ok(node.clone());
         }
         let seen = state.cluster.observe(state.now);
-        let found = seen.nodes.seen().iter().find(|(_, node)| node.instance.is_some() && node.instance == known.instance);
+        let found =
+            seen.nodes.seen().iter().find(|(_, node)| node.instance.is_some() && node.instance == known.instance);
         found.map(|(name, _)| name.clone()).ok_or_else(|| Wrong::new(format!("there is no node in {slot}")))
     }
 

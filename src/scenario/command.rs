@@ -102,7 +102,10 @@ pub struct GangWish {
 pub enum Size {
     /// In whole nodes of the quota's first pool, where that is more than one.
     Gpus(u32),
-    Pods { pods: u32, resource: String },
+    Pods {
+        pods: u32,
+        resource: String,
+    },
 }
 
 #[derive(Clone, PartialEq, Debug)]

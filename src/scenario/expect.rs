@@ -25,7 +25,8 @@ pub fn expect(bench: &mut Bench, expect: &Expect) -> Result<(), Wrong> {
             let looked = bench.look()?;
             let wanted = matches!(expect, Expect::Held(_));
             let found = print::held(&looked.plan.held).iter().any(|line| line.contains(word.as_str()));
-            let what = if wanted { format!("something held with `{word}`") } else { format!("nothing held with `{word}`") };
+            let what =
+                if wanted { format!("something held with `{word}`") } else { format!("nothing held with `{word}`") };
             if found == wanted { Ok(()) } else { Err(unlike(&what, &looked)) }
         }
         Expect::Quiet { rounds } => quiet(bench, *rounds),
@@ -99,7 +100,9 @@ fn so(bench: &Bench, expect: &Expect) -> Result<(), Wrong> {
         }
         Expect::Object { object, there } => {
             let found = seen.objects.seen().contains_key(object);
-            if found == *there { return Ok(()) }
+            if found == *there {
+                return Ok(());
+            }
             Err(format!("{object} is {}", if found { "there" } else { "not there" }).into())
         }
         _ => Ok(()),
@@ -113,7 +116,9 @@ fn quiet(bench: &mut Bench, rounds: u32) -> Result<(), Wrong> {
         bench.round()?;
         let calls = bench.sim.state().calls.clone();
         if let Some(call) = calls.log.back().filter(|_| calls.total > before) {
-            return Err(format!("in quiet round {round} somebody called {} {}: {}", call.verb, call.what, call.answer).into());
+            return Err(
+                format!("in quiet round {round} somebody called {} {}: {}", call.verb, call.what, call.answer).into()
+            );
         }
         bench.sim.advance(PAUSE);
     }

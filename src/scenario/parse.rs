@@ -318,8 +318,7 @@ fn existing(words: &mut Words) -> Result<Act, Wrong> {
     let mut labels = Vec::new();
     if words.take("labels") {
         for pair in words.next("labels")?.split(',') {
-            let (key, value) =
-                pair.split_once('=').ok_or_else(|| words.wrong(format!("`{pair}` is no label: k=v")))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| words.wrong(format!("`{pair}` is no label: k=v")))?;
             labels.push((key.to_string(), value.to_string()));
         }
     }
