@@ -10,6 +10,7 @@ mod fleets;
 mod fuzz_corpus;
 mod properties;
 mod right;
+mod scenarios;
 mod schemas;
 mod tidy;
 mod time;

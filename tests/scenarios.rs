@@ -35,7 +35,53 @@ macro_rules! scripts {
 }
 
 scripts! {
-    SCRIPTS
+    ambiguous_launch_is_sent_again
+    block_is_bought_filled_and_drained
+    breaker_stops_mass_quarantine
+    budget_lets_one_go_at_a_time
+    canary_and_windows
+    capacity_error_falls_back
+    crash_after_each_effect
+    crash_at_answer_each_effect
+    crash_before_each_effect
+    cut_behind_a_drain
+    dead_node_is_replaced
+    deleted_document_is_forgotten
+    drain_takes_whole_gangs
+    drift_is_named_and_put_back
+    existing_nodes_are_claimed_and_released
+    first_fill
+    foreign_work_is_waited_for
+    freeze_thaw_hands_off
+    fresh_instances_are_listed_late
+    frozen_in_the_middle
+    grow
+    guard_stops_lending
+    hidden_instances_freeze_deletion
+    idle_never_touches_a_gang
+    lowered_quota_evicts_nobody
+    maintenance_is_answered_early
+    mig_manager_fails
+    mig_manager_hangs
+    not_approved_is_not_done
+    pod_comes_after_the_cordon
+    recall_turns_the_tide
+    rename
+    replace_in_a_full_reservation
+    same_cut_loan_is_reclaimed
+    second_apply_does_nothing
+    shrink_too_much_waits_for_approval
+    shrink_within_the_hourly_budget
+    sick_node_is_booted_then_replaced
+    spot_interruption
+    stale_reads_move_nothing_backwards
+    stillborn_node_is_replaced
+    throttled_calls_are_repeated
+    tide_lends_and_reclaims
+    two_budgets_on_a_pod
+    two_operators
+    unread_ledger_stops_everything
+    what_is_not_ours_stays
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Course, Draft};
-use super::drain::{Allowance, Drain, Pressure, Purpose, Steps, drain, drained, step_id};
+use super::drain::{Allowance, Drain, Pressure, Purpose, Steps, drain, step_id};
 use super::launch::{self, Room, Supply};
 use super::layout;
 use super::rollout::rollout;
@@ -365,7 +365,7 @@ fn serving(
             let pods = left_on(view, node, &course);
             rest.disruption = view.harm.hit(&pods);
             rest.effects = wish.effects(&on);
-            rest.effects.add(&drained(view, &on, &rest.disruption, &pods));
+            rest.effects.add(&super::drain::drained(view, &on, &rest.disruption, &pods));
             draft.held.push(rest);
             if partly_begun {
                 draft.courses.push(course);

@@ -121,8 +121,8 @@ fn query(bench: &Bench, tide: &TideName) -> Result<String, Wrong> {
 fn existing(bench: &Bench, name: &str, kind: &InstanceType, gpus: u32, labels: &[(String, String)]) -> NodeJoin {
     let standing = bench.fleet.as_ref().map(|fleet| fleet.target_at(bench.sim.now()).standing);
     let shape = |standing: &Standing| {
-        let pools = standing.pools.values().map(|pool| &pool.shape);
-        pools.filter(|shape| shape.instance_type == *kind).cloned().next()
+        let mut shapes = standing.pools.values().map(|pool| &pool.shape);
+        shapes.find(|shape| shape.instance_type == *kind).cloned()
     };
     let shape = standing.as_deref().and_then(shape);
     let labels: BTreeMap<String, String> = labels.iter().cloned().collect();

@@ -274,7 +274,7 @@ impl Bench {
             crashes += u32::from(matches!(round.ended, Ended::Crashed));
             let progress = round.events.iter().any(|event| event.kind == EventKind::Succeeded);
             idle = if progress { 0 } else { idle + 1 };
-            match round.looked.as_ref().and_then(|looked| comes_back(looked)) {
+            match round.looked.as_ref().and_then(comes_back) {
                 Some(at) if !progress && at > self.sim.now() => {
                     let wait = at.duration_since(self.sim.now()).as_secs();
                     self.sim.advance(Duration::secs(u64::try_from(wait).unwrap_or(0) + 1));

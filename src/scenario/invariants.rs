@@ -192,10 +192,10 @@ impl Watch {
                     self.say("I4: pods are deleted by force, and nothing ends".into());
                 }
             }
-            ClusterAction::Delete(key) | ClusterAction::Disown(key) => {
-                if seen.objects.seen().get(key).is_some_and(|found| found.written.is_none()) {
-                    self.say(format!("I3: {key} is not ours, and {} was called", Deed::Cluster(action).verb()));
-                }
+            ClusterAction::Delete(key) | ClusterAction::Disown(key)
+                if seen.objects.seen().get(key).is_some_and(|found| found.written.is_none()) =>
+            {
+                self.say(format!("I3: {key} is not ours, and {} was called", Deed::Cluster(action).verb()));
             }
             _ => {}
         }

@@ -211,7 +211,8 @@ fn courses(plan: &Plan) -> Vec<Vec<&Step>> {
 
 /// The reason that says most: not that something is only remembered.
 fn main_reason(course: &[&Step]) -> Reason {
-    let said = course.iter().map(|step| &step.reason).find(|reason| !matches!(reason, Reason::Bookkeeping | Reason::For(_)));
+    let said =
+        course.iter().map(|step| &step.reason).find(|reason| !matches!(reason, Reason::Bookkeeping | Reason::For(_)));
     said.unwrap_or(&course[0].reason).clone()
 }
 
@@ -257,7 +258,8 @@ fn list(names: &[String]) -> String {
 pub fn length(length: SignedDuration) -> String {
     let secs = u64::try_from(length.as_secs()).unwrap_or(0);
     let parts = [(secs / 86_400, "d"), (secs / 3600 % 24, "h"), (secs / 60 % 60, "m"), (secs % 60, "s")];
-    let text: String = parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    let text: String =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
     if text.is_empty() { "0s".into() } else { text }
 }
 
@@ -265,6 +267,7 @@ fn reason(reason: &Reason) -> String {
     match reason {
         Reason::Wanted => "wanted".into(),
         Reason::NotWanted => "not wanted".into(),
+        Reason::Resized => "resized by the tide".into(),
         Reason::SlotEmpty => "slot is empty".into(),
         Reason::Unanswered => "asked again".into(),
         Reason::Outdated => "outdated".into(),
