@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Wrong;
 use super::command::{Command, From, Place, Run};
@@ -22,7 +22,7 @@ use crate::apply::{ApplyError, Patience, Report, StopSignal, apply, open_approva
 use crate::audit::{Audited, audit};
 use crate::fleet::Fleet;
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, SlotId};
-use crate::plan::{PlanInput, WaitingOn, plan};
+use crate::plan::{Consent, Held, PlanInput, WaitingOn, plan};
 use crate::provider::World;
 use crate::provider::sim::Sim;
 use crate::round::{Options, input};
@@ -92,6 +92,10 @@ const PAUSE: Duration = Duration::secs(10);
 const IDLE: Duration = Duration::minutes(1);
 /// Rounds in a row without any progress after which whatever waits is said to be held.
 const MOST_IDLE: u32 = 6;
+/// How often a person says yes to what comes of one change.
+const MOST_APPROVALS: u32 = 8;
+/// The quiet ends before a tide turns.
+const A_MOMENT: SignedDuration = SignedDuration::from_secs(30);
 /// How often a task is polled before it is called stuck: two operators give way to each other all the time.
 const MOST_POLLS: u32 = 1_000_000;
 
@@ -157,6 +161,15 @@ impl Bench {
                 let lasted = self.sim.now().duration_since(before);
                 Ok(print::converged(&converged, lasted, counts, self.counts()))
             }
+            Run::Rounds(rounds) => {
+                for _ in 0..*rounds {
+                    self.round()?;
+                    self.sim.advance(PAUSE);
+                }
+                Ok(Vec::new())
+            }
+            Run::Settle => self.settle(),
+            Run::Faults => Ok(self.sim.struck().iter().map(|(name, count)| format!("{name}: {count}")).collect()),
             Run::Status => {
                 let looked = self.look()?;
                 let status = Status::of(&looked.input, &looked.plan);
@@ -199,7 +212,7 @@ impl Bench {
                 Ended::Crashed
             }
         };
-        self.check().map_err(|broken| Wrong::new(broken).hint(print::round_hint(&events)))?;
+        self.check().map_err(|broken| Wrong::broken(broken).hint(print::round_hint(&events)))?;
         Ok(Round { looked: seen.into_inner(), events, ended, from, to: self.sim.now() })
     }
 
@@ -237,7 +250,7 @@ impl Bench {
             }
         }
         self.sim.stop_interleaving();
-        self.check()?;
+        self.check().map_err(Wrong::broken)?;
         let (to, [first, second], [one, two]) = (self.sim.now(), events, seen);
         let [first_end, second_end] = ended.map(|ended| ended.expect("the loop ended"));
         Ok([
@@ -285,6 +298,54 @@ impl Bench {
                 _ => self.sim.advance(IDLE),
             }
         }
+    }
+
+    /// Goes round until nothing is left to do, within the bound, and then makes no call: what must be so once nothing
+    /// goes wrong any more. A person approves whatever asks for it.
+    fn settle(&mut self) -> Result<Vec<String>, Wrong> {
+        let mut rounds = 0;
+        for _ in 0..MOST_APPROVALS {
+            let looked = self.look()?;
+            if !looked.plan.is_empty() {
+                self.approve()?;
+            }
+            let converged = self.converge(bound(&looked))?;
+            rounds += converged.rounds;
+            match converged.end {
+                End::Empty => {
+                    self.stays_quiet(100)?;
+                    return Ok(vec![format!("settled after {rounds} rounds")]);
+                }
+                End::Held(looked) if asks(&looked) => {}
+                End::Held(looked) if looked.plan.steps.is_empty() && looked.plan.held.iter().all(may_wait) => {
+                    return Ok(print::held(&looked.plan.held));
+                }
+                End::Held(looked) | End::Rounds(looked) => {
+                    let lines = print::plan(&looked.plan).join("\n    ");
+                    return Err(Wrong::broken(format!("it does not settle within {rounds} rounds:\n    {lines}")));
+                }
+            }
+        }
+        Err(Wrong::broken(format!("it asks for approvals for ever, {MOST_APPROVALS} of them were given")))
+    }
+
+    /// Rounds in which no call changes or tries to change anything; over at the next turn of a tide.
+    fn stays_quiet(&mut self, rounds: u32) -> Result<(), Wrong> {
+        let before = self.sim.state().calls.total;
+        for round in 1..=rounds {
+            let soon = self.sim.now().checked_add(A_MOMENT).unwrap_or(Timestamp::MAX);
+            if !self.fleet()?.transitions(self.sim.now(), soon).is_empty() {
+                break;
+            }
+            self.round()?;
+            let calls = self.sim.state().calls.clone();
+            if let Some(call) = calls.log.back().filter(|_| calls.total > before) {
+                let what = format!("{} {}: {}", call.verb, call.what, call.answer);
+                return Err(Wrong::broken(format!("in quiet round {round} somebody called {what}")));
+            }
+            self.sim.advance(Duration::secs(1));
+        }
+        Ok(())
     }
 
     fn approve(&mut self) -> Result<Vec<String>, Wrong> {
@@ -358,7 +419,7 @@ async fn look(fleet: &Fleet, uid: &FleetUid, world: World<'_>) -> Result<Result<
     let planned = plan(&input);
     let plan = audit(&input, planned).map_err(|violations| {
         let all: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        Wrong::new(format!("the judge refuses the plan: {}", all.join("; ")))
+        Wrong::broken(format!("the judge refuses the plan: {}", all.join("; ")))
     })?;
     Ok(Ok(Looked { input, plan }))
 }
@@ -398,6 +459,31 @@ async fn operate(
         Err(error @ ApplyError::Ledger(_)) => Ended::Failed(error.to_string()),
         Err(error) => return Err(Wrong::new(error.to_string())),
     })
+}
+
+/// Rounds that a plan may take: each of its effects may have to wait for the one before, and a node takes two rounds.
+fn bound(looked: &Looked) -> u32 {
+    let work: u32 = looked.plan.effects.0.values().map(|amount| amount.count).sum();
+    work.saturating_mul(2).saturating_add(6)
+}
+
+fn asks(looked: &Looked) -> bool {
+    looked.plan.steps.iter().any(|step| step.consent == Consent::Asked)
+        || looked.plan.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval(_)))
+}
+
+/// Whether something may wait for ever without anybody being wrong.
+fn may_wait(held: &Held) -> bool {
+    match &held.waiting_on {
+        WaitingOn::Gang { .. }
+        | WaitingOn::Person(_)
+        | WaitingOn::DisruptionBudget(_)
+        | WaitingOn::Guard { .. }
+        | WaitingOn::Limit { .. }
+        | WaitingOn::Capacity { .. } => true,
+        WaitingOn::Budget { name, .. } => name.contains("health limit"),
+        _ => false,
+    }
 }
 
 /// The first instant at which something that is held can be tried again.

@@ -24,6 +24,12 @@ pub enum Command {
     Work(Work),
     Order(Order),
     Expect(Expect),
+    /// Something goes wrong now and then, drawn from a seed.
+    Weather { seed: u64, deadly: bool },
+    /// Nothing goes wrong any more.
+    Calm,
+    /// What cannot be done is passed over.
+    Maybe(Box<Command>),
 }
 
 /// Where a fleet's documents are.
@@ -40,12 +46,17 @@ pub enum Run {
     Steps,
     Apply,
     Converge { rounds: u32 },
+    /// So many rounds, whatever comes of them.
+    Rounds(u32),
+    /// Approved as often as it takes, until nothing is left to do, within the bound; then quiet.
+    Settle,
     Status,
     Approve,
     TwoOperators,
     Show,
     Calls,
     Health,
+    Faults,
 }
 
 /// A slot such as `train/3`, or a node by its name.
@@ -154,6 +165,7 @@ pub enum Expect {
     Count { what: Counted, count: u64 },
     Quiet { rounds: u32 },
     NoViolations,
+    NoOrphans,
     Frozen(Scope),
     Running { gang: String, yes: bool },
     Cordoned { place: Place, yes: bool },

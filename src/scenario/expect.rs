@@ -105,6 +105,16 @@ fn so(bench: &Bench, expect: &Expect) -> Result<(), Wrong> {
             }
             Err(format!("{object} is {}", if found { "there" } else { "not there" }).into())
         }
+        Expect::NoOrphans => {
+            let (ledger, _) = state.ledger.whole();
+            let known = |id| ledger.pools.values().any(|pool| pool.slots.values().any(|slot| slot.instance.as_ref() == Some(id)));
+            let ours = state.cloud.instances.iter().filter(|(_, found)| found.state.serves());
+            let lost = ours.filter_map(|(id, found)| Some((id, found.tag.as_ref()?))).find(|(id, _)| !known(*id));
+            match lost.filter(|(_, tag)| bench.fleet.as_ref().is_some_and(|fleet| fleet.pools.contains_key(&tag.slot.pool))) {
+                Some((id, tag)) => Err(Wrong::broken(format!("{id} of {} runs, and the ledger does not know it", tag.slot))),
+                None => Ok(()),
+            }
+        }
         _ => Ok(()),
     }
 }

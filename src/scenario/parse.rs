@@ -28,10 +28,15 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("steps", "steps"),
     ("apply", "apply"),
     ("converge", "converge [N rounds]"),
+    ("rounds", "rounds N"),
+    ("settle", "settle"),
+    ("weather", "weather SEED [deadly]"),
+    ("calm", "calm"),
+    ("maybe", "maybe COMMAND"),
     ("status", "status"),
     ("approve", "approve"),
     ("two", "two operators"),
-    ("show", "show [calls|health]"),
+    ("show", "show [calls|health|faults]"),
     ("fail", "fail next launch no-capacity|throttled|ambiguous|denied|other [N times]"),
     ("lose", "lose next answer done|undone [N times]"),
     ("throttle", "throttle next [N calls]"),
@@ -80,7 +85,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
         "expect",
         "expect plan | no changes | converged | held WORD | not held WORD | nodes POOL N | ready POOL N | launches N | \
          terminations N | reboots N | purchases N | evictions N | forced N | suspends N | cuts N | killed N | quiet N \
-         rounds | no violations | frozen [pool/NAME] | running GANG | waiting GANG | cordoned SLOT | open SLOT | \
+         rounds | no violations | no orphans | frozen [pool/NAME] | running GANG | waiting GANG | cordoned SLOT | open SLOT | \
          SLOT shows N RESOURCE | object KIND/NAME | no object KIND/NAME",
     ),
 ];
@@ -98,6 +103,10 @@ pub fn command(item: &Item) -> Parsed {
             }
         });
     };
+    if name == "maybe" {
+        let inner = Item { text: rest.trim_start().to_string(), ..item.clone() };
+        return command(&inner).map(|command| Command::Maybe(Box::new(command)));
+    }
     let mut words = Words::new(rest, usage)?;
     let parsed = match name {
         "start" | "fleet" | "edit" | "delete" | "add" => document(name, &mut words, item)?,
@@ -107,7 +116,10 @@ pub fn command(item: &Item) -> Parsed {
         "submit" | "budget" | "finish" | "deny" => Command::Work(work(name, &mut words)?),
         "freeze" | "thaw" | "quarantine" | "return" | "recall" => Command::Order(order(name, &mut words)?),
         "expect" => Command::Expect(expect(&mut words)?),
-        "advance" | "plan" | "steps" | "apply" | "converge" | "status" | "approve" | "two" | "show" => {
+        "weather" => Command::Weather { seed: words.parse("seed")?, deadly: words.take("deadly") },
+        "calm" => Command::Calm,
+        "advance" | "plan" | "steps" | "apply" | "converge" | "rounds" | "settle" | "status" | "approve" | "two"
+        | "show" => {
             Command::Run(run(name, &mut words)?)
         }
         _ => Command::Act(act(name, &mut words)?),
@@ -158,6 +170,8 @@ fn run(name: &str, words: &mut Words) -> Result<Run, Wrong> {
         "steps" => Run::Steps,
         "apply" => Run::Apply,
         "converge" => Run::Converge { rounds: words.count(&["rounds", "round"], MOST_ROUNDS)? },
+        "rounds" => Run::Rounds(words.parse("number")?),
+        "settle" => Run::Settle,
         "status" => Run::Status,
         "approve" => Run::Approve,
         "two" => {
@@ -166,6 +180,7 @@ fn run(name: &str, words: &mut Words) -> Result<Run, Wrong> {
         }
         _ if words.take("calls") => Run::Calls,
         _ if words.take("health") => Run::Health,
+        _ if words.take("faults") => Run::Faults,
         _ => Run::Show,
     })
 }
@@ -479,6 +494,7 @@ fn expect(words: &mut Words) -> Result<Expect, Wrong> {
         }
         "no" if words.take("changes") => Expect::NoChanges,
         "no" if words.take("object") => Expect::Object { object: words.parse("object")?, there: false },
+        "no" if words.take("orphans") => Expect::NoOrphans,
         "no" => {
             words.must("violations")?;
             Expect::NoViolations
