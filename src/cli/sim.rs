@@ -1,6 +1,6 @@
 //! `tidewright sim`: the simulated world, looked at and moved by hand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -9,6 +9,7 @@ use super::{Common, DONE, Output, fail, print, talk};
 use crate::effect::Thing;
 use crate::provider::sim::Sim;
 use crate::provider::sim::cluster::GangSpec;
+use crate::scenario;
 use crate::units::{Duration, Malformed};
 
 #[derive(Debug, clap::Args)]
@@ -19,7 +20,7 @@ Examples:
   tidewright sim show                          what exists, and what time it is there
   tidewright sim advance 6h                    let time pass
   tidewright sim submit vision 64              a gang of team vision arrives: 64 GPUs
-  tidewright sim run night.script              run a whole script in a world of its own
+  tidewright sim run night.tw                  run a whole script in a world of its own
   tidewright sim reset                         put the world aside, and begin anew
 
 The world of a fleet lives in DIR/.tidewright/sim.json, with a clock of its own."
@@ -99,12 +100,7 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
             session.sim.save().map_err(|error| fail(&error.to_string()))?;
             print(&said);
         }
-        Verb::Run { file } => {
-            let shown = file.display();
-            let text =
-                std::fs::read_to_string(file).map_err(|error| fail(&format!("cannot read `{shown}`: {error}")))?;
-            print(&script_file(&text)?);
-        }
+        Verb::Run { file } => return script(file),
         Verb::Reset => match Sim::reset(&state_file(directory)).map_err(|error| fail(&error.to_string()))? {
             Some(aside) => {
                 print("The world begins anew.");
@@ -127,7 +123,7 @@ fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result
     };
     let pool = spec.pools.first().and_then(|pool| standing.pools.get(pool));
     let per_node = pool.map_or(8, |pool| pool.shape.gpus).max(1);
-    if gpus > per_node && gpus % per_node != 0 {
+    if gpus > per_node && !gpus.is_multiple_of(per_node) {
         return Err(fail(&format!("{gpus} GPUs are no whole nodes: a node has {per_node}")));
     }
     let numbered = || {
@@ -140,7 +136,23 @@ fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result
     Ok(gang)
 }
 
-/// A whole script, in a world of its own.
-fn script_file(_text: &str) -> Result<String, u8> {
-    Err(fail("the script language is not part of this version"))
+/// A whole script, in a world of its own. It prints itself, with what each command answered.
+fn script(file: &Path) -> Result<u8, u8> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| fail(&format!("cannot read `{shown}`: {error}")))?;
+    let base = file.parent().unwrap_or(Path::new("."));
+    match scenario::run(&text, base) {
+        Ok(transcript) => {
+            print(&transcript.text);
+            let differences: Vec<String> = transcript.differences.iter().map(ToString::to_string).collect();
+            if differences.is_empty() {
+                return Ok(DONE);
+            }
+            Err(fail(&format!("`{shown}` holds something else than was printed\n{}", differences.join("\n"))))
+        }
+        Err(error) => {
+            print(&error.so_far);
+            Err(fail(&format!("`{shown}` ends early\n{error}")))
+        }
+    }
 }

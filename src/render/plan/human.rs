@@ -431,14 +431,12 @@ pub fn contents(shown: &Shown<'_>, group: &Group<'_>, most: usize) -> String {
             Action::Record(_) => {}
         }
     }
-    let sources = sources.into_iter().map(|(source, number)| format!("{number} × {source}"));
-    let mut all: Vec<String> = sources.collect();
-    if group.kind == Kind::Create {
-        all.extend(by_kind(&named));
-    } else {
-        all.extend(named);
+    let sources: Vec<String> = sources.into_iter().map(|(source, number)| format!("{number} × {source}")).collect();
+    let named = if group.kind == Kind::Create { by_kind(&named) } else { named };
+    match (list(&named, most), list(&sources, most)) {
+        (named, sources) if named.is_empty() || sources.is_empty() => named + &sources,
+        (named, sources) => format!("{named}, by {sources}"),
     }
-    list(&all, most)
 }
 
 /// "4 ClusterQueue, 4 LocalQueue": many objects by their kinds, few by their names.
