@@ -27,9 +27,10 @@ fn check(name: &str) {
     assert!(differences.is_empty(), "{name}.tw\n{}\n\nUPDATE=1 writes them down", differences.join("\n"));
 }
 
+/// A script's name is the name of its file, and no sentence.
 macro_rules! scripts {
     ($($name:ident)*) => {
-        $(#[test] fn $name() { check(stringify!($name)); })*
+        $(#[core::prelude::v1::test] fn $name() { check(stringify!($name)); })*
         const ALL: &[&str] = &[$(stringify!($name)),*];
     };
 }
