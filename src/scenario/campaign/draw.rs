@@ -18,7 +18,7 @@ impl Dice {
         self.next() % most.max(1)
     }
 
-    fn from_to(&mut self, from: u64, to: u64) -> u64 {
+    fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to - from + 1)
     }
 
@@ -50,8 +50,8 @@ const RESERVED: u64 = 5;
 pub fn draw(seed: u64) -> Case {
     let mut dice = Dice(seed ^ 0x7469_6465);
     let mut now = Now {
-        train: dice.from_to(1, 3),
-        serve: dice.from_to(1, 3),
+        train: dice.between(1, 3),
+        serve: dice.between(1, 3),
         version: 1,
         halves: dice.chance(50),
         tide: dice.chance(40),
@@ -67,7 +67,7 @@ pub fn draw(seed: u64) -> Case {
     }
     let deadly = if dice.chance(30) { " deadly" } else { "" };
     lines.push(may(format!("weather {seed}{deadly}")));
-    for _ in 0..dice.from_to(6, 14) {
+    for _ in 0..dice.between(6, 14) {
         lines.extend(event(&mut dice, &mut now).into_iter().map(may));
     }
     lines.extend(["show faults", "calm", "thaw"].map(|text| must(text.into())));
@@ -77,8 +77,8 @@ pub fn draw(seed: u64) -> Case {
 
 fn fleet(dice: &mut Dice, now: &Now) -> String {
     let (train, serve) = (now.train, now.serve);
-    let (when, at_once) = (dice.one(&["drain", "drain", "idle"]), dice.from_to(1, 2));
-    let removed = dice.from_to(2, 4);
+    let (when, at_once) = (dice.one(&["drain", "drain", "idle"]), dice.between(1, 2));
+    let removed = dice.between(2, 4);
     let spare = if dice.chance(40) { ", {onDemand: {max: 2}}" } else { "" };
     let layout = if now.halves { "halves" } else { "whole" };
     let mut text = format!(
@@ -199,12 +199,12 @@ fn event(dice: &mut Dice, now: &mut Now) -> Vec<String> {
     let one = |text: String| vec![text];
     match dice.below(24) {
         0..=2 => {
-            let to = dice.from_to(1, RESERVED);
+            let to = dice.between(1, RESERVED);
             let from = std::mem::replace(&mut now.train, to);
             one(format!("edit \"nodes: {from} # train\" -> \"nodes: {to} # train\""))
         }
         3 => {
-            let to = dice.from_to(1, RESERVED);
+            let to = dice.between(1, RESERVED);
             let from = std::mem::replace(&mut now.serve, to);
             one(format!("edit \"nodes: {from} # serve\" -> \"nodes: {to} # serve\""))
         }
@@ -227,21 +227,21 @@ fn event(dice: &mut Dice, now: &mut Now) -> Vec<String> {
             now.services += 1;
             one(format!("submit service web/api-{} 2 x nvidia.com/gpu pool train pdb max 1", now.services))
         }
-        13 => one(format!("maybe finish gang-{}", dice.from_to(1, 3))),
+        13 => one(format!("maybe finish gang-{}", dice.between(1, 3))),
         14 if now.tide => one("submit gang batch 8".into()),
         14 | 15 => one(format!("advance {}", dice.one(&["1m", "7m", "40m", "3h", "9h"]))),
-        16 => one(format!("two operators\nrounds {}", dice.from_to(1, 2))),
+        16 => one(format!("two operators\nrounds {}", dice.between(1, 2))),
         17 => {
             now.frozen = !now.frozen;
             one(if now.frozen { "freeze drawn".into() } else { "thaw".into() })
         }
-        18 => one(format!("fail next launch {} {} times", dice.one(&["no-capacity", "ambiguous", "throttled"]), dice.from_to(1, 3))),
+        18 => one(format!("fail next launch {} {} times", dice.one(&["no-capacity", "ambiguous", "throttled"]), dice.between(1, 3))),
         19 => {
             let position = dice.one(&["before", "after", "at-answer"]);
-            one(format!("crash {position} effect {}\nrounds 1", dice.from_to(1, 9)))
+            one(format!("crash {position} effect {}\nrounds 1", dice.between(1, 9)))
         }
-        20 => one(format!("hide {} {} reads\nrounds 1", dice.one(&["instances", "nodes", "pods", "workloads"]), dice.from_to(1, 4))),
-        21 => one(format!("stillborn 1 launch\nrounds {}", dice.from_to(1, 3))),
-        _ => vec!["maybe approve".into(), format!("rounds {}", dice.from_to(1, 5))],
+        20 => one(format!("hide {} {} reads\nrounds 1", dice.one(&["instances", "nodes", "pods", "workloads"]), dice.between(1, 4))),
+        21 => one(format!("stillborn 1 launch\nrounds {}", dice.between(1, 3))),
+        _ => vec!["maybe approve".into(), format!("rounds {}", dice.between(1, 5))],
     }
 }
