@@ -33,7 +33,15 @@ fn every_seed_settles() {
         println!("{count:>8}  {name}");
     }
     let Some((seed, why)) = failed.first() else { return };
-    let all: Vec<String> = failed.iter().map(|(seed, why)| format!("{seed}: {}", why.lines().take(3).collect::<Vec<_>>().join(" ").chars().take(300).collect::<String>())).collect();
+    let all: Vec<String> = failed
+        .iter()
+        .map(|(seed, why)| {
+            format!(
+                "{seed}: {}",
+                why.lines().take(3).collect::<Vec<_>>().join(" ").chars().take(300).collect::<String>()
+            )
+        })
+        .collect();
     let small = shrink(&draw(*seed));
     panic!(
         "{} of {} seeds fail:\n{}\n\nseed {seed}: {why}\n\nagain: CAMPAIGN_SEED={seed} cargo test --test suite campaign\n\nas a script:\n{}",

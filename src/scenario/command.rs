@@ -13,10 +13,19 @@ use crate::units::{Duration, Ratio};
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
-    Start { at: Timestamp, seed: u64 },
+    Start {
+        at: Timestamp,
+        seed: u64,
+    },
     Fleet(From),
-    Edit { from: String, to: String },
-    Delete { kind: Kind, name: String },
+    Edit {
+        from: String,
+        to: String,
+    },
+    Delete {
+        kind: Kind,
+        name: String,
+    },
     Add(String),
     Run(Run),
     Fault(Fault),
@@ -25,7 +34,10 @@ pub enum Command {
     Order(Order),
     Expect(Expect),
     /// Something goes wrong now and then, drawn from a seed.
-    Weather { seed: u64, deadly: bool },
+    Weather {
+        seed: u64,
+        deadly: bool,
+    },
     /// Nothing goes wrong any more.
     Calm,
     /// What cannot be done is passed over.
@@ -45,7 +57,9 @@ pub enum Run {
     Plan,
     Steps,
     Apply,
-    Converge { rounds: u32 },
+    Converge {
+        rounds: u32,
+    },
     /// So many rounds, whatever comes of them.
     Rounds(u32),
     /// Approved as often as it takes, until nothing is left to do, within the bound; then quiet.

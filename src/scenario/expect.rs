@@ -107,11 +107,17 @@ fn so(bench: &Bench, expect: &Expect) -> Result<(), Wrong> {
         }
         Expect::NoOrphans => {
             let (ledger, _) = state.ledger.whole();
-            let known = |id| ledger.pools.values().any(|pool| pool.slots.values().any(|slot| slot.instance.as_ref() == Some(id)));
+            let known = |id| {
+                ledger.pools.values().any(|pool| pool.slots.values().any(|slot| slot.instance.as_ref() == Some(id)))
+            };
             let ours = state.cloud.instances.iter().filter(|(_, found)| found.state.serves());
             let lost = ours.filter_map(|(id, found)| Some((id, found.tag.as_ref()?))).find(|(id, _)| !known(*id));
-            match lost.filter(|(_, tag)| bench.fleet.as_ref().is_some_and(|fleet| fleet.pools.contains_key(&tag.slot.pool))) {
-                Some((id, tag)) => Err(Wrong::broken(format!("{id} of {} runs, and the ledger does not know it", tag.slot))),
+            match lost
+                .filter(|(_, tag)| bench.fleet.as_ref().is_some_and(|fleet| fleet.pools.contains_key(&tag.slot.pool)))
+            {
+                Some((id, tag)) => {
+                    Err(Wrong::broken(format!("{id} of {} runs, and the ledger does not know it", tag.slot)))
+                }
                 None => Ok(()),
             }
         }

@@ -119,9 +119,7 @@ pub fn command(item: &Item) -> Parsed {
         "weather" => Command::Weather { seed: words.parse("seed")?, deadly: words.take("deadly") },
         "calm" => Command::Calm,
         "advance" | "plan" | "steps" | "apply" | "converge" | "rounds" | "settle" | "status" | "approve" | "two"
-        | "show" => {
-            Command::Run(run(name, &mut words)?)
-        }
+        | "show" => Command::Run(run(name, &mut words)?),
         _ => Command::Act(act(name, &mut words)?),
     };
     words.end()?;

@@ -235,12 +235,20 @@ fn event(dice: &mut Dice, now: &mut Now) -> Vec<String> {
             now.frozen = !now.frozen;
             one(if now.frozen { "freeze drawn".into() } else { "thaw".into() })
         }
-        18 => one(format!("fail next launch {} {} times", dice.one(&["no-capacity", "ambiguous", "throttled"]), dice.between(1, 3))),
+        18 => one(format!(
+            "fail next launch {} {} times",
+            dice.one(&["no-capacity", "ambiguous", "throttled"]),
+            dice.between(1, 3)
+        )),
         19 => {
             let position = dice.one(&["before", "after", "at-answer"]);
             one(format!("crash {position} effect {}\nrounds 1", dice.between(1, 9)))
         }
-        20 => one(format!("hide {} {} reads\nrounds 1", dice.one(&["instances", "nodes", "pods", "workloads"]), dice.between(1, 4))),
+        20 => one(format!(
+            "hide {} {} reads\nrounds 1",
+            dice.one(&["instances", "nodes", "pods", "workloads"]),
+            dice.between(1, 4)
+        )),
         21 => one(format!("stillborn 1 launch\nrounds {}", dice.between(1, 3))),
         _ => vec!["maybe approve".into(), format!("rounds {}", dice.between(1, 5))],
     }
