@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::session::{Access, Session, state_file};
+use super::when::{Resolved, When};
 use super::{Common, DONE, Output, fail, print, talk};
 use crate::effect::Thing;
+use crate::load;
 use crate::provider::sim::Sim;
 use crate::provider::sim::cluster::GangSpec;
 use crate::scenario;
-use crate::units::{Duration, Malformed};
+use crate::units::{Duration, Malformed, ZoneName};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -22,6 +24,7 @@ Examples:
   tidewright sim submit vision 64              a gang of team vision arrives: 64 GPUs
   tidewright sim run night.tw                  run a whole script in a world of its own
   tidewright sim reset                         put the world aside, and begin anew
+  tidewright sim reset --at 2026-11-16T14:00   the same, at another time
 
 The world of a fleet lives in DIR/.tidewright/sim.json, with a clock of its own."
 )]
@@ -65,7 +68,11 @@ enum Verb {
         file: PathBuf,
     },
     /// Put the world aside, and begin anew
-    Reset,
+    Reset {
+        /// When it begins: a time in the fleet's zone, or an instant with its offset; without it now
+        #[arg(long, value_name = "TIME")]
+        at: Option<When>,
+    },
 }
 
 fn length(text: &str) -> Result<Duration, Malformed> {
@@ -101,15 +108,30 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
             print(&said);
         }
         Verb::Run { file } => return script(file),
-        Verb::Reset => match Sim::reset(&state_file(directory)).map_err(|error| fail(&error.to_string()))? {
+        Verb::Reset { at } => match begin_anew(directory, *at)? {
             Some(aside) => {
                 print("The world begins anew.");
                 talk(&format!("the old one is in {}", aside.display()));
             }
+            None if at.is_some() => print("The world begins."),
             None => print("There was no world yet."),
         },
     }
     Ok(DONE)
+}
+
+/// Puts the world aside, where there is one; with a time, the next one is there at once. Says where the old one went.
+fn begin_anew(directory: &Path, at: Option<When>) -> Result<Option<PathBuf>, u8> {
+    let state = state_file(directory);
+    let aside = Sim::reset(&state).map_err(|error| fail(&error.to_string()))?;
+    if let Some(at) = at {
+        let zone = load::load(directory).time_zone().cloned().unwrap_or_else(ZoneName::utc);
+        let Resolved { at, note } = at.resolve(&zone).map_err(|message| fail(&message))?;
+        note.iter().for_each(|note| talk(note));
+        let session = Session::begin(directory, at)?;
+        session.sim.save().map_err(|error| fail(&error.to_string()))?;
+    }
+    Ok(aside)
 }
 
 /// A gang on whole nodes of the quota's first pool, in the quota's first queue.

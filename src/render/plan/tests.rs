@@ -36,7 +36,7 @@ fn a_plan_tells_who_is_disturbed_first() {
     Changes, the riskiest first
       -+ replace  pool/train  2 nodes, 16 GPUs  5 pods, 1 gang of nlp and vision, ~80 GPU-h at risk, 1 PDB in the way; 4–19 min
            why    launched from another template than the documents ask for
-           what   2 × p5.48xlarge in cr-0aaa, us-west-2a, train/1 (i-train-1) and train/2 (i-train-2)
+           what   train/1 (i-train-1) and train/2 (i-train-2), by 2 × p5.48xlarge in cr-0aaa, us-west-2a
            gang   vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, up to 3 h 20 min of unsaved work
            PDB    nlp/eval-server allows no eviction now
            lost   nlp/scratch: nobody makes it again, or its local data goes with it
@@ -90,7 +90,7 @@ fn every_step_is_told_to_whoever_asks() {
     assert_snapshot!(changes, @"
     -+ replace  pool/train  2 nodes, 16 GPUs  5 pods, 1 gang of nlp and vision, ~80 GPU-h at risk, 1 PDB in the way; 4–19 min
          why    launched from another template than the documents ask for
-         what   2 × p5.48xlarge in cr-0aaa, us-west-2a, train/1 (i-train-1) and train/2 (i-train-2)
+         what   train/1 (i-train-1) and train/2 (i-train-2), by 2 × p5.48xlarge in cr-0aaa, us-west-2a
          gang   vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, up to 3 h 20 min of unsaved work
          PDB    nlp/eval-server allows no eviction now
          lost   nlp/scratch: nobody makes it again, or its local data goes with it
@@ -257,7 +257,7 @@ fn a_comment_tells_the_verdict_first() {
 
     - **replace pool/train**, 2 nodes, 16 GPUs
       - launched from another template than the documents ask for
-      - 2 × p5.48xlarge in cr-0aaa, us-west-2a, train/1 (i-train-1) and train/2 (i-train-2)
+      - train/1 (i-train-1) and train/2 (i-train-2), by 2 × p5.48xlarge in cr-0aaa, us-west-2a
       - gang vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, up to 3 h 20 min of unsaved work
       - PodDisruptionBudget nlp/eval-server allows no eviction now
       - nlp/scratch is lost: nobody makes it again, or its local data goes with it
