@@ -120,10 +120,9 @@ pub fn consent(case: &Case<'_>, found: &mut Found) {
 
 /// Slots without a node that serves or is coming, and nodes beyond the pool's size.
 pub fn slots(case: &Case<'_>, found: &mut Found) {
+    let spoken_of: BTreeSet<&Thing> = case.plan.held.iter().map(|held| &held.what).collect();
     for (name, target) in &case.input.target.pools {
-        if is_left_out(case, &Thing::Pool(name.clone()))
-            || case.plan.held.iter().any(|held| speaks_of_pool(case, held, name))
-        {
+        if is_left_out(case, &Thing::Pool(name.clone())) || speak_of_pool(case, &spoken_of, name) {
             continue;
         }
         let remembered = case.pool_ledger(name);
@@ -175,15 +174,15 @@ fn is_left_out(case: &Case<'_>, thing: &Thing) -> bool {
     case.plan.left_out.contains(thing) || (!only.is_empty() && !only.contains(thing))
 }
 
-fn speaks_of_pool(case: &Case<'_>, held: &Held, pool: &PoolName) -> bool {
-    match &held.what {
-        Thing::Fleet => true,
-        Thing::Pool(name) => name == pool,
-        Thing::Reservation(name) => case.pool(pool).is_some_and(|pool| {
-            pool.capacity.iter().any(|source| matches!(source, Source::Reservation(reservation) if reservation == name))
-        }),
-        _ => false,
-    }
+/// Whether what is held is about the pool, one of its reservations, or everything.
+fn speak_of_pool(case: &Case<'_>, held: &BTreeSet<&Thing>, pool: &PoolName) -> bool {
+    let sources = case.pool(pool).map_or(&[][..], |pool| pool.capacity.as_slice());
+    held.contains(&Thing::Fleet)
+        || held.contains(&Thing::Pool(pool.clone()))
+        || sources.iter().any(|source| match source {
+            Source::Reservation(name) => held.contains(&Thing::Reservation(name.clone())),
+            _ => false,
+        })
 }
 
 /// Wanted objects that are not there, were last written in another way, or were moved by somebody; and retired ones.

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
+
 use super::Found;
 use super::case::{Case, slot};
 use super::slots::{is_resend, launches};
-use crate::effect::{Action, CloudAction, Fact, ReserveRequest, Subject};
+use crate::effect::{Action, CloudAction, Fact, LaunchRequest, ReserveRequest, Subject};
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::Manage;
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
@@ -20,6 +22,7 @@ const OURS: &str = "a reservation is made once and changed only as its document 
 pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
     let instances = case.seen().cloud.instances.seen();
     let tokens: BTreeSet<&Token> = instances.values().filter_map(|seen| seen.token.as_ref()).collect();
+    let kills = kills(case);
     let mut wanted: BTreeMap<&ReservationId, Wanted> = BTreeMap::new();
     for (at, step, request) in launches(case) {
         let Some(id) = &request.reservation else { continue };
@@ -34,7 +37,7 @@ pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
                 if request.zone != seen.zone || request.instance_type != seen.instance_type {
                     found.step(HOLDS, &step.id, format!("{id} is in another zone or of another type"));
                 }
-                if !is_usable(case, at, &subject, seen) && !is_resend(case, request) {
+                if !is_usable(case, at, &subject, seen, kills.get(id).copied()) && !is_resend(case, request) {
                     found.step(HOLDS, &step.id, format!("{id} is not active, or is over before a node could serve"));
                 }
                 let sum = wanted.entry(id).or_default();
@@ -43,11 +46,12 @@ pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
             }
         }
     }
-    let freed = freed(case);
+    let (freed, grown, in_flight) = (freed(case), grown(case), in_flight(case, &tokens));
+    let of = |counts: &BTreeMap<&ReservationId, u32>, id: &ReservationId| counts.get(id).copied().unwrap_or(0);
     for (id, sum) in wanted {
         let Some(seen) = case.reservation(id) else { continue };
-        let available = seen.available.saturating_sub(in_flight(case, id, &tokens));
-        let room = available + freed.get(id).copied().unwrap_or(0) + grown(case, id, seen);
+        let available = seen.available.saturating_sub(of(&in_flight, id));
+        let room = available + of(&freed, id) + of(&grown, id);
         if sum.all > room {
             found.plan(HOLDS, format!("{} launches into {id}, which will have {room} places free", sum.all));
         } else if sum.at_once > available {
@@ -65,20 +69,27 @@ struct Wanted {
     at_once: u32,
 }
 
-fn is_usable(case: &Case<'_>, at: usize, subject: &Subject, seen: &ReservationSeen) -> bool {
-    let active = |fact: &Fact| matches!(fact, Fact::Active(_)) && fact.subjects().contains(subject);
-    let kill = case.standing().reservations.iter().find_map(|(name, spec)| match &spec.terms {
-        TermsSpec::Block(block) if same(case, name, subject) => Some(block.kill.signed()),
-        _ => None,
+/// How long before its end the nodes of each Capacity Block are taken away.
+fn kills(case: &Case<'_>) -> BTreeMap<ReservationId, SignedDuration> {
+    let blocks = case.standing().reservations.iter().filter_map(|(name, spec)| match &spec.terms {
+        TermsSpec::Block(block) => Some((case.reservation_id(name)?, block.kill.signed())),
+        TermsSpec::OnDemand { .. } => None,
     });
+    blocks.collect()
+}
+
+fn is_usable(
+    case: &Case<'_>,
+    at: usize,
+    subject: &Subject,
+    seen: &ReservationSeen,
+    kill: Option<SignedDuration>,
+) -> bool {
+    let active = |fact: &Fact| matches!(fact, Fact::Active(_)) && fact.subjects().contains(subject);
     let over = seen.end.and_then(|end| end.checked_sub(kill.unwrap_or_default()).ok());
     let soon = matches!(seen.state, ReservationState::Pending | ReservationState::Scheduled);
     (seen.state == ReservationState::Active || (soon && case.assured(at, subject, active)))
         && over.is_none_or(|over| case.now() < over)
-}
-
-fn same(case: &Case<'_>, name: &ReservationName, subject: &Subject) -> bool {
-    case.reservation_id(name).is_some_and(|id| Subject::Reservation(id) == *subject)
 }
 
 /// A place is seen free just before, or an instance that held one is seen gone.
@@ -124,25 +135,36 @@ fn freed<'a>(case: &Case<'a>) -> BTreeMap<&'a ReservationId, u32> {
     freed
 }
 
-fn grown(case: &Case<'_>, id: &ReservationId, seen: &ReservationSeen) -> u32 {
-    let to = case.each().filter_map(|(_, step)| match &step.action {
-        Action::Cloud(CloudAction::Modify { id: other, nodes, .. }) if other == id => Some(*nodes),
-        _ => None,
-    });
-    to.map(|nodes| nodes.saturating_sub(seen.total)).max().unwrap_or(0)
+/// Places that this plan adds.
+fn grown<'a>(case: &Case<'a>) -> BTreeMap<&'a ReservationId, u32> {
+    let mut grown: BTreeMap<&ReservationId, u32> = BTreeMap::new();
+    for (_, step) in case.each() {
+        if let Action::Cloud(CloudAction::Modify { id, nodes, .. }) = &step.action
+            && let Some(seen) = case.reservation(id)
+        {
+            let most = grown.entry(id).or_default();
+            *most = (*most).max(nodes.saturating_sub(seen.total));
+        }
+    }
+    grown
 }
 
 /// Requests that nobody answered and no instance explains, and that this plan does not repeat: each may hold a place.
-fn in_flight(case: &Case<'_>, id: &ReservationId, tokens: &BTreeSet<&Token>) -> u32 {
+fn in_flight<'a>(case: &Case<'a>, tokens: &BTreeSet<&Token>) -> BTreeMap<&'a ReservationId, u32> {
     let slots = case.input.ledger.pools.values().flat_map(|pool| pool.slots.values());
-    let open = slots.filter_map(|slot| slot.intent.as_ref()).map(|intent| &intent.request);
+    let open: Vec<&LaunchRequest> =
+        slots.filter_map(|slot| slot.intent.as_ref()).map(|intent| &intent.request).collect();
+    let mut unknown: BTreeMap<&ReservationId, u32> = BTreeMap::new();
+    if open.is_empty() {
+        return unknown;
+    }
     let repeated: BTreeSet<&Token> = launches(case).map(|(_, _, request)| &request.token).collect();
-    let unknown = open.filter(|request| {
-        request.reservation.as_ref() == Some(id)
-            && !tokens.contains(&request.token)
-            && !repeated.contains(&request.token)
-    });
-    u32::try_from(unknown.count()).unwrap_or(u32::MAX)
+    for request in open.into_iter().filter(|one| !tokens.contains(&one.token) && !repeated.contains(&one.token)) {
+        if let Some(id) = &request.reservation {
+            *unknown.entry(id).or_default() += 1;
+        }
+    }
+    unknown
 }
 
 fn by_the_hour(case: &Case<'_>, found: &mut Found) {

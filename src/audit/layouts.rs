@@ -86,11 +86,22 @@ pub fn keep_ready(case: &Case<'_>, found: &mut Found) {
             nodes.insert(node);
         }
     }
+    let mut serving: BTreeMap<&PoolName, Vec<&NodeName>> = BTreeMap::new();
+    for (name, node) in case.seen().cluster.nodes.seen() {
+        if !taken.is_empty()
+            && node.ready
+            && !node.unschedulable
+            && let Some(pool) = pool_of(name)
+        {
+            serving.entry(pool).or_default().push(name);
+        }
+    }
     for (name, nodes) in taken {
+        let serving = serving.get(name).map_or(&[][..], Vec::as_slice);
         let Some(spec) = case.pool(name) else { continue };
         let Some(layout) = case.standing().layouts.get(&spec.layout) else { continue };
         for (profile, keep) in floor(case, name, spec, layout) {
-            let (before, after) = up(case, name, &nodes, &profile);
+            let (before, after) = up(case, serving, &nodes, &profile);
             if after < keep && after < before {
                 found.plan(READY, format!("pool {name}: {after} slices {profile} would be up, and {keep} must be"));
             }
@@ -108,15 +119,14 @@ fn floor(case: &Case<'_>, name: &PoolName, spec: &PoolSpec, layout: &LayoutSpec)
 }
 
 /// The slices on ready nodes of a pool that take pods, before and without those that are taken.
-fn up(case: &Case<'_>, pool: &PoolName, taken: &BTreeSet<&NodeName>, profile: &MigProfile) -> (i64, i64) {
+fn up(case: &Case<'_>, serving: &[&NodeName], taken: &BTreeSet<&NodeName>, profile: &MigProfile) -> (i64, i64) {
     let (mut before, mut after) = (0, 0);
-    for (name, node) in case.seen().cluster.nodes.seen() {
-        if node.ready && !node.unschedulable && case.slot_of_node(name).is_some_and(|slot| slot.pool == *pool) {
-            let slices = node.allocatable.iter().filter(|(name, _)| is_slice(name.as_str(), profile));
-            let slices: i64 = slices.map(|(_, count)| count).sum();
-            before += slices;
-            after += if taken.contains(name) { 0 } else { slices };
-        }
+    for name in serving {
+        let allocatable = case.node(name).into_iter().flat_map(|node| &node.allocatable);
+        let slices = allocatable.filter(|(name, _)| is_slice(name.as_str(), profile));
+        let slices: i64 = slices.map(|(_, count)| count).sum();
+        before += slices;
+        after += if taken.contains(name) { 0 } else { slices };
     }
     (before, after)
 }

@@ -42,13 +42,14 @@ pub fn within_capacity(case: &Case<'_>, found: &mut Found) {
             changes.push((at, change));
         }
     }
-    let touched: BTreeSet<&(FlavorName, ResourceName)> = changes.iter().flat_map(|(_, change)| change.keys()).collect();
+    let mut touched: BTreeMap<&(FlavorName, ResourceName), Vec<(usize, Quantity)>> = BTreeMap::new();
+    for (at, change) in &changes {
+        change.iter().for_each(|(key, amount)| touched.entry(key).or_default().push((*at, *amount)));
+    }
     let pools = pools_of_flavors(case);
-    for key in touched {
+    for (key, here) in touched {
         let Some(held) = pools.get(&key.0).and_then(|pool| held(case, pool, &key.1)) else { continue };
         let before = now.get(key).copied().unwrap_or(0);
-        let here: Vec<(usize, Quantity)> =
-            changes.iter().filter_map(|(at, change)| Some((*at, *change.get(key)?))).collect();
         if let Some((at, most)) = worst(case, before, &here).filter(|(_, most)| *most > held.max(before)) {
             let what = format!("{} {} would be promised in {}, which holds {}", most / 1000, key.1, key.0, held / 1000);
             found.step(CAPACITY, &case.steps[at].id, what);
@@ -90,15 +91,19 @@ fn add(sums: &mut Sums, other: &Sums, sign: Quantity) {
 
 /// What an object promises, by flavor and resource.
 fn nominal(body: &Value) -> Sums {
-    let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let name = |value: &Value| value.get("name").and_then(Value::as_str).map(String::from);
+    fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+        value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+    fn name(value: &Value) -> Option<&str> {
+        value.get("name").and_then(Value::as_str)
+    }
     let mut sums = Sums::new();
     for group in body.get("spec").map(|spec| list(spec, "resourceGroups")).unwrap_or_default() {
-        for flavor in list(&group, "flavors") {
-            for resource in list(&flavor, "resources") {
+        for flavor in list(group, "flavors") {
+            for resource in list(flavor, "resources") {
                 let quantity = resource.get("nominalQuota").and_then(quantity);
-                if let (Some(flavor), Some(resource), Some(quantity)) = (name(&flavor), name(&resource), quantity) {
-                    *sums.entry((flavor.as_str().into(), resource.as_str().into())).or_default() += quantity;
+                if let (Some(flavor), Some(resource), Some(quantity)) = (name(flavor), name(resource), quantity) {
+                    *sums.entry((flavor.into(), resource.into())).or_default() += quantity;
                 }
             }
         }

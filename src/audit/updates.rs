@@ -1,6 +1,7 @@
 //! How running nodes move to what the documents now say: as many at once as the pool allows, when it allows, and gangs
 //! only where it lets them be drained.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::civil::DateTime;
@@ -51,8 +52,9 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
             }
         }
     }
+    let before = if out.is_empty() { BTreeMap::new() } else { out_before(case) };
     for (pool, nodes) in &mut out {
-        nodes.extend(out_before(case, pool));
+        nodes.extend(before.get(pool).into_iter().flatten().copied());
         let allowed = case.pool(pool).map_or(0, |pool| pool.updates.max_unavailable);
         let units = units(case, nodes) + away(case, pool);
         if units > usize::try_from(allowed).unwrap_or(usize::MAX) {
@@ -68,15 +70,20 @@ fn is_starting(node: &NodeSeen) -> bool {
     node.taints.iter().any(|taint| taint.key == STARTING_TAINT)
 }
 
-/// Nodes that carry our cordon for an update that an earlier plan began.
-fn out_before<'a>(case: &Case<'a>, pool: &PoolName) -> Vec<&'a NodeName> {
-    let nodes = case.seen().cluster.nodes.seen().iter();
-    let ours = nodes.filter(|(_, node)| !is_starting(node)).filter(|(name, node)| {
+/// Nodes of each pool that carry our cordon for an update that an earlier plan began.
+fn out_before<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeName>> {
+    let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
+    for (name, node) in case.seen().cluster.nodes.seen() {
         let mark = node.annotation(CORDON).map(Mark::parse);
-        mark.is_some_and(|mark| mark.why == "replace" || mark.why == "cut")
-            && case.slot_of_node(name).is_some_and(|slot| slot.pool == *pool)
-    });
-    ours.map(|(name, _)| name).collect()
+        if mark.is_some_and(|mark| mark.why == "replace" || mark.why == "cut")
+            && !is_starting(node)
+            && let Some(slot) = case.slot_of_node(name)
+            && let Some((pool, _)) = case.standing().pools.get_key_value(&slot.pool)
+        {
+            out.entry(pool).or_default().insert(name);
+        }
+    }
+    out
 }
 
 /// Slots whose node was taken away by choice in the last hour and has no ready successor yet.
@@ -134,6 +141,7 @@ fn canary(case: &Case<'_>, pool: &PoolName, units: usize, found: &mut Found) {
 
 /// With `when: idle` no work is disturbed for an update; with `when: drain` only while a window is open.
 pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
+    let begun = LazyCell::new(|| out_before(case));
     for (at, step) in disturbing(case).filter(|(at, _)| is_update(case.reason(*at))) {
         let pods = case.pods.sent_by(at).iter().filter(|pod| pod.counts() && !case.pods.is_leaving(pod));
         let nodes: BTreeSet<&NodeName> = pods.filter_map(|pod| pod.node.as_ref()).collect();
@@ -145,7 +153,7 @@ pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
             let Some(pool) = case.pool(name) else { continue };
             if pool.updates.when == When::Idle {
                 found.step(WHEN, &step.id, format!("pool {name} is updated only as its nodes fall free"));
-            } else if nodes.iter().all(|node| out_before(case, name).contains(node)) {
+            } else if begun.get(name).is_some_and(|begun| nodes.is_subset(begun)) {
                 // Begun while it was open: half a change is worse than either end.
             } else if !is_open(&pool.updates.windows, &case.standing().time_zone, case.now()) {
                 found.step(WHEN, &step.id, format!("no window of pool {name} is open"));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rust_decimal::Decimal;
 
 use super::types::{Cost, Held, PlanInput, Step};
-use crate::effect::{Action, CloudAction, LaunchRequest, Verb};
+use crate::effect::{Action, CloudAction, LaunchRequest, Thing, Verb};
 use crate::hardware::catalogue;
 use crate::ids::{InstanceType, ReservationId, Zone};
 use crate::observed::{InstanceSeen, Market, ReservationSeen, ReservationState};
@@ -50,8 +50,13 @@ pub fn cost(input: &PlanInput, steps: &[Step], held: &[Held]) -> Cost {
     for step in steps {
         sum.step(&prices, step);
     }
+    // A pool's nodes are looked at once, however many of them wait to go.
+    let mut going: BTreeMap<&Thing, u32> = BTreeMap::new();
     for held in held.iter().filter(|held| held.waiting_on.comes_by_itself()) {
-        sum.held(&prices, held);
+        sum.held(held, &mut going);
+    }
+    for (on, count) in going {
+        sum.hourly -= prices.cheapest(on) * Decimal::from(count);
     }
     let usd = |now: Decimal| Usd(now.max(Decimal::ZERO).normalize());
     let Sums { hourly_now, reserved_now, idle_now, hourly, reserved, idle, upfront } = sum;
@@ -121,7 +126,7 @@ impl Sums {
     }
 
     /// Only bounds are known of what waits: what it adds by the hour, and how many nodes go.
-    fn held(&mut self, prices: &Prices<'_>, held: &Held) {
+    fn held<'h>(&mut self, held: &'h Held, going: &mut BTreeMap<&'h Thing, u32>) {
         for (key, amount) in &held.effects.0 {
             match key.verb {
                 Verb::Launch => self.hourly += amount.usd_hour.0,
@@ -129,7 +134,7 @@ impl Sums {
                     self.reserved += amount.usd_hour.0;
                     self.idle += amount.usd_hour.0;
                 }
-                Verb::Terminate => self.hourly -= prices.cheapest(&key.on) * Decimal::from(amount.count),
+                Verb::Terminate => *going.entry(&key.on).or_default() += amount.count,
                 _ => {}
             }
             self.upfront += amount.usd_upfront.0;
@@ -182,8 +187,8 @@ impl<'a> Prices<'a> {
     }
 
     /// What one node less of a pool saves at least: nothing, where some of its nodes are prepaid.
-    fn cheapest(&self, on: &crate::effect::Thing) -> Decimal {
-        let crate::effect::Thing::Pool(pool) = on else { return Decimal::ZERO };
+    fn cheapest(&self, on: &Thing) -> Decimal {
+        let Thing::Pool(pool) = on else { return Decimal::ZERO };
         let Some(ledger) = self.input.ledger.pools.get(pool) else { return Decimal::ZERO };
         let instances = self.input.observed.cloud.instances.seen();
         let of = ledger.slots.values().filter_map(|slot| instances.get(slot.instance.as_ref()?));

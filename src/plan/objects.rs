@@ -172,10 +172,13 @@ fn hold_what_is_too_much<'a>(
 /// Changes that raise what they wait for each other to lower, and those behind them.
 fn circle(changes: &[Change<'_>]) -> BTreeSet<usize> {
     let mut left: BTreeSet<usize> = (0..changes.len()).collect();
+    // Few lower anything, and only they are waited for.
+    let lowers: Vec<usize> = (0..changes.len()).filter(|one| !changes[*one].shift.lowers.is_empty()).collect();
     loop {
         let waits = |one: usize| {
             let raises = &changes[one].shift.raises;
-            left.iter().any(|other| *other != one && !raises.is_disjoint(&changes[*other].shift.lowers))
+            let meets = |other: &usize| *other != one && !raises.is_disjoint(&changes[*other].shift.lowers);
+            lowers.iter().any(|other| left.contains(other) && meets(other))
         };
         let free: Vec<usize> = left.iter().copied().filter(|one| !waits(*one)).collect();
         if free.is_empty() {
@@ -252,6 +255,7 @@ fn write<'a>(
     for change in changes.iter().filter(|change| !change.shift.lowers.is_empty()) {
         lowers.push((change.id(), change.shift.clone()));
     }
+    let ranks: Vec<&Change<'_>> = changes.iter().filter(|change| change.class().is_some()).collect();
     let mut planned: BTreeMap<&ObjectKey, StepId> = BTreeMap::new();
     for change in changes {
         let key = &change.wanted.key;
@@ -261,7 +265,7 @@ fn write<'a>(
         let hit = hits.remove(key).unwrap_or_default();
         let mut one = apply(input, change, hit);
         let room = lowers.iter().filter(|(id, shift)| *id != one.id && !change.shift.raises.is_disjoint(&shift.lowers));
-        let above = changes.iter().filter(|other| change.waits_in_rank(other)).map(Change::id);
+        let above = ranks.iter().filter(|other| change.waits_in_rank(other)).map(|other| other.id());
         one.after = named.chain(room.map(|(id, _)| id.clone())).chain(above).collect();
         one.after.sort_unstable();
         one.after.dedup();

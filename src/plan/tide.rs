@@ -112,7 +112,7 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
         }
         !leaves
     });
-    running.sort_by_key(|(uid, workload)| (view.harm.hit_workload(uid).gpu_secs, workload.name.clone()));
+    running.sort_by_cached_key(|(uid, workload)| (view.harm.hit_workload(uid).gpu_secs, workload.name.clone()));
     let on = Thing::Tide(tide.clone());
     let reason = Reason::Returning { tide: tide.clone(), due };
     for (uid, workload) in running {

@@ -65,7 +65,8 @@ impl Change<'_> {
         }
     }
 
-    fn class(&self) -> Option<i64> {
+    /// The number of a priority class; none for other objects.
+    pub fn class(&self) -> Option<i64> {
         let is_class = matches!(self.wanted.key.kind, ObjectKind::PriorityClass | ObjectKind::WorkloadPriorityClass);
         self.wanted.body["value"].as_i64().filter(|_| is_class)
     }
