@@ -18,7 +18,7 @@ use tidewright::ids::{FleetUid, InstanceId, NamespacedName, NodeName, PoolName, 
 use tidewright::manifest::{lower, parse};
 use tidewright::observed::*;
 use tidewright::plan::PlanInput;
-use tidewright::plan::slots::clothes;
+use tidewright::plan::dress::clothes;
 use tidewright::plan::view::View;
 
 pub const PODS_A_NODE: usize = 30;
