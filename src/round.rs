@@ -11,9 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::compile;
 use crate::effect::{Ledger, Thing};
-use crate::fleet::{Fleet, Recalls};
-use crate::ids::{FleetUid, TideName};
-use crate::observed::{Observed, Sample};
+use crate::fleet::{Fleet, Recalls, Target};
+use crate::ids::{FleetUid, ReservationName, TideName};
+use crate::observed::{CloudSeen, Observed, Sample};
 use crate::plan::PlanInput;
 use crate::plan::tide::guard_says;
 use crate::provider::{Meter, ProviderError, World};
@@ -45,10 +45,13 @@ pub async fn input(
     let guards = guards(fleet, world.meter).await;
     let mut recalls = recalls(&ledger);
     let closed = closed(fleet, &ledger, &guards, (now, world.clock.now()), &mut recalls);
-    let target = fleet.target_with(now, &recalls);
+    let asked = fleet.target_with(now, &recalls);
+    let (cloud, cluster) = join(world.cloud.observe(&asked), world.cluster.observe(&asked)).await;
+    let known = fleet.knowing(&windows(fleet, &ledger, &cloud));
+    // What the documents say stays what they say; only sizes and quotas follow from what is known.
+    let target = Target { standing: asked.standing, ..known.target_with(now, &recalls) };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
-    let upcoming = fleet.transitions_with(now, tomorrow, &recalls);
-    let (cloud, cluster) = join(world.cloud.observe(&target), world.cluster.observe(&target)).await;
+    let upcoming = known.transitions_with(now, tomorrow, &recalls);
     Ok(PlanInput {
         fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
         now,
@@ -61,6 +64,16 @@ pub async fn input(
         revision: options.revision.clone(),
         only: options.only.clone(),
     })
+}
+
+/// When the Capacity Blocks run that were bought, by the documents that they were bought for.
+fn windows(fleet: &Fleet, ledger: &Ledger, cloud: &CloudSeen) -> BTreeMap<ReservationName, (Timestamp, Timestamp)> {
+    let held = |name: &ReservationName| ledger.head.reservations.get(name).and_then(|held| held.id.as_ref());
+    let window = |name: &ReservationName| {
+        let seen = cloud.reservations.seen().get(held(name)?).filter(|seen| seen.block)?;
+        Some((name.clone(), (seen.start?, seen.end?)))
+    };
+    fleet.reservations.keys().filter_map(window).collect()
 }
 
 /// The tides that the ledger remembers as turned before their time.

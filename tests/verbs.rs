@@ -235,3 +235,40 @@ fn a_fleet_converges_is_edited_and_converges_again() {
     assert_eq!(code, 0, "{err}");
     assert_eq!(run(&["plan"]).code, 0);
 }
+
+#[test]
+fn what_is_missing_is_said_and_lost_only_by_a_word() {
+    let directory = fleet();
+    run(directory.path(), &["apply", "--until-converged", "--yes"]);
+    let none = run(directory.path(), &["lost"]);
+    assert_eq!((none.code, none.out.as_str()), (0, "Nothing is missing.\n"), "{}", none.err);
+    // An instance that the ledger knows and nobody lists: its record names another one.
+    let state = directory.path().join(".tidewright/sim.json");
+    let text = std::fs::read_to_string(&state).unwrap();
+    let mut world: Value = serde_json::from_str(&text).unwrap();
+    let known = instance_of(&mut world).expect("a slot with an instance");
+    let gone = text.replacen(&format!("\"instance\":\"{known}\",\"node\":null"), "\"instance\":\"i-gone\",\"node\":null", 1);
+    assert_ne!(gone, text, "the record was found");
+    std::fs::write(&state, gone).unwrap();
+    let missing = run(directory.path(), &["lost"]);
+    assert_eq!(missing.code, 2, "{}", missing.err);
+    assert!(missing.out.contains("i-gone"), "{}", missing.out);
+    assert!(run(directory.path(), &["lost"]).out.contains("i-gone"), "looking forgets nothing");
+    assert_eq!(run(directory.path(), &["lost", "--yes"]).code, 0);
+    assert_eq!(run(directory.path(), &["lost"]).out, "Nothing is missing.\n");
+}
+
+/// The first instance that the ledger of a world knows.
+fn instance_of(world: &mut Value) -> Option<String> {
+    match world {
+        Value::Object(map) => {
+            let is_slot = map.contains_key("generation") && map.contains_key("refused") && map.contains_key("intent");
+            if let Some(id) = map.get("instance").and_then(Value::as_str).filter(|_| is_slot) {
+                return Some(id.to_string());
+            }
+            map.values_mut().find_map(instance_of)
+        }
+        Value::Array(items) => items.iter_mut().find_map(instance_of),
+        _ => None,
+    }
+}

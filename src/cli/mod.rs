@@ -5,6 +5,7 @@ mod bars;
 mod freeze;
 mod hardware;
 mod init;
+mod lost;
 mod plan;
 mod quarantine;
 mod replay;
@@ -107,6 +108,8 @@ enum Verb {
     Quarantine(quarantine::Arguments),
     /// Bring a node back into service
     Return(quarantine::ReturnArguments),
+    /// Say that what is no longer listed is really gone
+    Lost(lost::Arguments),
     /// Look at the simulated world, and move it
     Sim(sim::Arguments),
     /// Make the plan of a saved input again
@@ -150,6 +153,7 @@ pub fn run() -> ExitCode {
         Verb::Status(arguments) => status::run(&arguments, &common),
         Verb::Freeze(arguments) => freeze::run(&arguments, &common),
         Verb::Thaw(arguments) => freeze::thaw(&arguments, &common),
+        Verb::Lost(arguments) => lost::run(&arguments, &common),
         Verb::Quarantine(arguments) => quarantine::run(&arguments, &common),
         Verb::Return(arguments) => quarantine::bring_back(&arguments, &common),
         Verb::Sim(arguments) => sim::run(&arguments, &common),

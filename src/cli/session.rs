@@ -134,20 +134,27 @@ pub fn judged(input: &PlanInput) -> Result<(Plan, Audited), u8> {
 /// How often a change of the ledger is tried when somebody else is faster.
 const TRIES: u32 = 16;
 
-/// Changes the head of the ledger, unless it says so already.
+/// Changes the part of the ledger that a change touches, unless it says so already.
 async fn remember(world: World<'_>, change: &LedgerChange) -> Result<(), ProviderError> {
     let mut last = ProviderError::new(Class::Conflict, "the ledger changes all the time");
+    let part = change.parts().into_iter().next().unwrap_or(Part::Head);
     for _ in 0..TRIES {
-        let (PartValue::Head(head), version) = world.cluster.ledger_part(&Part::Head).await? else {
-            return Err(ProviderError::new(Class::Other, "the head of the ledger is something else"));
-        };
-        let mut ledger = Ledger { head: *head.clone(), ..Ledger::default() };
+        let (value, version) = world.cluster.ledger_part(&part).await?;
+        let mut ledger = Ledger::default();
+        match (&part, &value) {
+            (Part::Pool(pool), PartValue::Pool(Some(known))) => drop(ledger.pools.insert(pool.clone(), known.clone())),
+            (_, PartValue::Head(head)) => ledger.head = *head.clone(),
+            _ => {}
+        }
         ledger.change(change);
-        if ledger.head == *head {
+        let next = match &part {
+            Part::Head => PartValue::Head(Box::new(ledger.head)),
+            Part::Pool(pool) => PartValue::Pool(ledger.pools.remove(pool)),
+        };
+        if next == value {
             return Ok(());
         }
-        let next = PartValue::Head(Box::new(ledger.head));
-        match world.cluster.swap_ledger(&Part::Head, &version, &next).await {
+        match world.cluster.swap_ledger(&part, &version, &next).await {
             Ok(_) => return Ok(()),
             Err(error) if error.class == Class::Conflict => last = error,
             Err(error) => return Err(error),

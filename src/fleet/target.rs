@@ -11,11 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::pool::{Pool, Size};
 use super::quota::{Amount, Supply};
+use super::reservation::{BlockWindow, Terms};
 use super::ruling::Rulings;
 use super::standing::Standing;
 use super::tide::{Phase, Tide};
 use super::{Fleet, Parts};
-use crate::ids::{LayoutName, PoolName, QuotaName, TideName};
+use crate::diag::At;
+use crate::ids::{LayoutName, PoolName, QuotaName, ReservationName, TideName};
+use crate::units::Instant;
 
 /// What the fleet should be at one instant.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -108,6 +111,19 @@ impl Fleet {
     pub fn target_with(&self, now: Timestamp, recalls: &Recalls) -> Target {
         let rulings = Rulings::between(self.tides.values(), now, now).recalled(recalls);
         self.target(now, &rulings, &Arc::new(self.standing()))
+    }
+
+    /// The same fleet, with what is known of its Capacity Blocks: when those that were bought run. Documents that name
+    /// only when a block may start are certain of a few days; who bought it knows all of them.
+    pub fn knowing(&self, windows: &BTreeMap<ReservationName, (Timestamp, Timestamp)>) -> Fleet {
+        let mut known = self.clone();
+        for (name, (from, to)) in windows {
+            if let Some(Terms::Block(block)) = known.0.reservations.get_mut(name).map(|found| &mut found.terms) {
+                let window = BlockWindow { from: Instant(*from), to: Instant(*to) };
+                block.window = Some(At::new(window, block.duration.at));
+            }
+        }
+        known
     }
 
     /// Whether a recall means nothing any more: the low tide that it fell into is over, or there is none.

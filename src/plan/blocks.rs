@@ -111,8 +111,9 @@ fn window(wanted: &Wanted<'_>, block: &BlockSpec, id: &ReservationId, seen: &Res
     let now = format!("`window: {{from: {start}, to: {end}}}`");
     match &block.window {
         None => {
-            let text =
-                format!("{id} is bought: write `id: {id}` and {now}, so that its pools use it as long as it runs");
+            let text = format!(
+                "{id} is bought, and its pools use it while it runs; write `id: {id}` and {now}, so that readers know too"
+            );
             draft.note(wanted.on(), text);
         }
         Some(window) if (window.from.0, window.to.0) != (start, end) => {

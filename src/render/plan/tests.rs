@@ -493,6 +493,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     gang vision/pretrain-7 ends by itself: nobody may stop it
     DescribeInstances could not be read: RequestLimitExceeded
     the last look showed 3 of 16 instances and 4 of 16 nodes: too few to be believed, so nothing is removed
+      look yourself; if they are really gone: tidewright lost clusters/demo --yes
     limit hourlyUsd is $120, this needs $1,164.50
       raise spec.limits.hourlyUsd in the Fleet document
     an approval

@@ -106,10 +106,14 @@ impl Words<'_> {
             ),
             WaitingOn::Gang { name } => on(format!("gang {} ends by itself: nobody may stop it", clean(name))),
             WaitingOn::Unread(gap) => on(format!("{} could not be read: {}", clean(&gap.what), clean(&gap.why))),
-            WaitingOn::Shrunk { seen, trusted } => on(format!(
-                "the last look showed {} of {} instances and {} of {} nodes: too few to be believed, so nothing is removed",
-                seen.instances, trusted.instances, seen.nodes, trusted.nodes
-            )),
+            WaitingOn::Shrunk { seen, trusted } => with(
+                format!(
+                    "the last look showed {} of {} instances and {} of {} nodes: too few to be believed, so nothing is \
+                     removed",
+                    seen.instances, trusted.instances, seen.nodes, trusted.nodes
+                ),
+                format!("look yourself; if they are really gone: {} --yes", command("lost", self.directory)),
+            ),
             WaitingOn::Limit { name, allowed, wanted } => {
                 let name = clean(name.strip_prefix("limits.").unwrap_or(name));
                 with(
