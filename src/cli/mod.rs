@@ -38,7 +38,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidewright init my-fleet                     write a small fleet to start from
   tidewright validate my-fleet                 every mistake at once, with what to write instead
-  tidewright plan my-fleet                     what would be done, who would be disturbed, what it costs
+  tidewright plan my-fleet                     what would be done, and who would be disturbed
   tidewright apply my-fleet                    ask, and do it
   tidewright status my-fleet                   is it as git says, and if not, what is it waiting for
   tidewright tide my-fleet --for 3d            what the tide does in the next three days

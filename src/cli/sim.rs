@@ -24,7 +24,6 @@ Examples:
   tidewright sim submit vision 64              a gang of team vision arrives: 64 GPUs
   tidewright sim run night.tw                  run a whole script in a world of its own
   tidewright sim reset                         put the world aside, and begin anew
-  tidewright sim reset --at 2026-11-16T14:00   the same, at another time
 
 The world of a fleet lives in DIR/.tidewright/sim.json, with a clock of its own."
 )]
