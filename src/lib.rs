@@ -3,6 +3,8 @@
 //! The modules stand in the order of the chain that data flows through (ARCHITECTURE.md): a module imports only
 //! from those above it. Everything before `load` is pure.
 
+#[doc(hidden)]
+pub mod mistakes;
 pub mod ids;
 pub mod diag;
 pub mod units;

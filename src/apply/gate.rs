@@ -13,6 +13,7 @@ use crate::effect::{
     Action, CloudAction, ClusterAction, Fact, Freeze, Head, LedgerChange, PoolLedger, Scope, Subject, Thing, Verdict,
 };
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
+use crate::mistakes::{Mistake, is_on};
 use crate::observed::{
     CloudSeen, ClusterSeen, InstanceSeen, InstanceState, NodeSeen, Observed, Read, ReservationState,
 };
@@ -66,6 +67,9 @@ pub(super) async fn look(world: World<'_>, subjects: &BTreeSet<Subject>) -> Obse
 }
 
 fn judge(walk: &Walk<'_>, facts: &[&Fact], seen: &Observed) -> Result<(), Turn> {
+    if is_on(Mistake::ListOnce) {
+        return Ok(());
+    }
     let now = walk.world.clock.now();
     for fact in facts {
         match fact.verdict(seen, now) {
@@ -263,6 +267,9 @@ fn frozen(
     nodes: &BTreeSet<NodeName>,
     seen: &[&Observed],
 ) -> Result<(), Turn> {
+    if is_on(Mistake::EffectAfterFreeze) {
+        return Ok(());
+    }
     let labels = seen.iter().flat_map(|seen| seen.cluster.nodes.seen()).filter(|(name, _)| nodes.contains(*name));
     let mut pools: BTreeSet<PoolName> =
         labels.filter_map(|(_, node)| node.labels.get(POOL)).map(|name| name.as_str().into()).collect();

@@ -20,6 +20,7 @@ use crate::effect::{
     Action, CloudAction, Fact, HeldReservation, Intent, LaunchRequest, Ledger, LedgerChange, Outcome, PurchaseRequest,
     ReserveRequest, Slot,
 };
+use crate::mistakes::{Mistake, is_on};
 use crate::plan::Step;
 use crate::provider::{Class, Done, ProviderError};
 use crate::status::EventKind;
@@ -52,6 +53,7 @@ pub(super) async fn launch(
     let slot = walk.slot(&request.slot).await.map_err(|error| retry::after(walk, step, memory, &error))?;
     let fit = slot_fits(request, &planned, &slot, memory.intended).map_err(skipped)?;
     let gone: Vec<Fact> = match fit {
+        Fit::First if is_on(Mistake::StalePlan) => Vec::new(),
         Fit::First => slot.instance.into_iter().map(Fact::Gone).collect(),
         Fit::Again(_) => Vec::new(),
     };
@@ -81,7 +83,7 @@ pub(super) async fn launch(
         }
         Ok(other) => Err(odd(&other)),
         Err(error) if is_definite(walk, memory, &error, since) => {
-            let source = (error.class == Class::NoCapacity).then_some(request.source);
+            let source = matches!(error.class, Class::NoCapacity | Class::Ambiguous).then_some(request.source);
             refuse(walk, step, memory, LedgerChange::LaunchRefused { slot, source, at }, &error).await
         }
         Err(error) => Err(unanswered(walk, step, memory, &error)),
@@ -213,7 +215,8 @@ async fn refuse(
 /// Whether an error says that nothing was made, now or by an earlier try whose answer is missing.
 fn is_definite(walk: &Walk<'_>, memory: &Memory, error: &ProviderError, since: Timestamp) -> bool {
     match error.class {
-        Class::Throttled | Class::Ambiguous => false,
+        Class::Ambiguous => is_on(Mistake::FallbackAfterNoAnswer),
+        Class::Throttled => false,
         // Behind the token: the cloud would have answered with what it made.
         Class::NoCapacity => true,
         Class::NotFound | Class::Conflict | Class::Denied | Class::Other => {
@@ -254,6 +257,7 @@ fn slot_fits(request: &LaunchRequest, planned: &Slot, slot: &Slot, ours: bool) -
     match &slot.intent {
         Some(open) if open.request == *request && (ours || known(&planned.intent)) => Ok(Fit::Again(open.at)),
         Some(_) => Err(format!("somebody else is launching {name}")),
+        _ if is_on(Mistake::StalePlan) => Ok(Fit::First),
         None if slot.generation.checked_add(1) != Some(request.generation) => {
             Err(format!("{name} has moved on to generation {}", slot.generation))
         }

@@ -9,8 +9,9 @@ use super::gate::{self, Passed};
 use super::record::{Guard, NotRecorded};
 use super::walk::Walk;
 use super::{guards, intents, retry, spend};
-use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange};
+use crate::effect::{Action, CloudAction, ClusterAction, LaunchRequest, LedgerChange, token};
 use crate::ids::{Digest, InstanceId, SlotId};
+use crate::mistakes::{Mistake, is_on};
 use crate::plan::{Reason, Step};
 use crate::provider::{Class, Done, ProviderError, Refusal};
 use crate::status::EventKind;
@@ -113,6 +114,11 @@ async fn effect(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<(),
 pub(super) async fn send(walk: &Walk<'_>, action: &Action, memory: &mut Memory) -> Result<Done, ProviderError> {
     walk.sent();
     let answer = match action {
+        Action::Cloud(CloudAction::Launch(request)) if is_on(Mistake::LaunchWithoutToken) => {
+            let now = walk.world.clock.now().to_string();
+            let token = token(&walk.fleet, &request.slot, request.generation, &now.as_str().into());
+            walk.world.cloud.perform(&CloudAction::Launch(LaunchRequest { token, ..request.clone() })).await
+        }
         Action::Cloud(action) => walk.world.cloud.perform(action).await,
         Action::Cluster(action) => walk.world.cluster.perform(action).await,
         Action::Record(_) | Action::Await(_) => unreachable!("nothing to send"),

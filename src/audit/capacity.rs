@@ -40,6 +40,10 @@ pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
                 if !is_usable(case, at, &subject, seen, kills.get(id).copied()) && !is_resend(case, request) {
                     found.step(HOLDS, &step.id, format!("{id} is not active, or is over before a node could serve"));
                 }
+                // What is sent again may have its place already, unlisted: it takes no other, and leaves none to others.
+                if is_resend(case, request) {
+                    continue;
+                }
                 let sum = wanted.entry(id).or_default();
                 sum.all += 1;
                 sum.at_once += u32::from(!waits_for_a_place(case, at, id, &subject));
@@ -149,7 +153,8 @@ fn grown<'a>(case: &Case<'a>) -> BTreeMap<&'a ReservationId, u32> {
     grown
 }
 
-/// Requests that nobody answered and no instance explains, and that this plan does not repeat: each may hold a place.
+/// Requests that nobody answered and no instance explains: each may hold a place. One that this plan changes is counted
+/// as what it is changed to.
 fn in_flight<'a>(case: &Case<'a>, tokens: &BTreeSet<&Token>) -> BTreeMap<&'a ReservationId, u32> {
     let slots = case.input.ledger.pools.values().flat_map(|pool| pool.slots.values());
     let open: Vec<&LaunchRequest> =
@@ -158,8 +163,9 @@ fn in_flight<'a>(case: &Case<'a>, tokens: &BTreeSet<&Token>) -> BTreeMap<&'a Res
     if open.is_empty() {
         return unknown;
     }
-    let repeated: BTreeSet<&Token> = launches(case).map(|(_, _, request)| &request.token).collect();
-    for request in open.into_iter().filter(|one| !tokens.contains(&one.token) && !repeated.contains(&one.token)) {
+    let another = launches(case).map(|(_, _, request)| request).filter(|request| !is_resend(case, request));
+    let another: BTreeSet<&Token> = another.map(|request| &request.token).collect();
+    for request in open.into_iter().filter(|one| !tokens.contains(&one.token) && !another.contains(&one.token)) {
         if let Some(id) = &request.reservation {
             *unknown.entry(id).or_default() += 1;
         }

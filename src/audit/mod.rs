@@ -30,6 +30,7 @@ mod updates;
 use std::fmt;
 
 use crate::ids::StepId;
+use crate::mistakes::{Mistake, is_on};
 use crate::plan::{Plan, PlanInput};
 use case::Case;
 use dag::Dag;
@@ -76,7 +77,7 @@ impl fmt::Display for Violation {
 /// The plan, if it breaks no law; else every law that it breaks.
 pub fn audit(input: &PlanInput, plan: Plan) -> Result<Audited, Vec<Violation>> {
     let found = judge(input, &plan);
-    if found.is_empty() { Ok(Audited(plan)) } else { Err(found) }
+    if found.is_empty() || is_on(Mistake::JudgeSleeps) { Ok(Audited(plan)) } else { Err(found) }
 }
 
 type Law = fn(&Case<'_>, &mut Found);

@@ -15,6 +15,7 @@ use crate::effect::marks::{ASKED, Mark};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing, Verb};
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
+use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Keeper, PodPhase, PodSeen, WorkloadSeen};
 
 /// How hard a node may be emptied.
@@ -149,6 +150,7 @@ fn load<'a>(view: &View<'a>, node: &NodeName) -> Load<'a> {
         }
         let workload = pod.workload.as_ref().and_then(|uid| Some((uid, view.harm.workload(pod)?)));
         match (workload, gang_of(pod)) {
+            _ if is_on(Mistake::DrainByNode) => load.singles.push(pod),
             // Told to go already: it leaves by itself.
             (Some((_, found)), _) if !found.active || found.evicted => {}
             (Some((uid, found)), _) => {
@@ -179,7 +181,7 @@ fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure) -> Option<Waiti
             return Some(WaitingOn::Gang { name });
         }
     }
-    if let Some(pod) = pods().find(|pod| pod.budgets.len() > 1) {
+    if let Some(pod) = pods().find(|pod| pod.budgets.len() > 1 && !is_on(Mistake::TwoBudgets)) {
         let budgets: Vec<String> = pod.budgets.iter().map(ToString::to_string).collect();
         return Some(WaitingOn::Person(format!(
             "pod {} is selected by more than one PodDisruptionBudget ({}), and the API server refuses every eviction of \

@@ -12,6 +12,7 @@ use super::wish::never_came;
 use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LedgerChange, Verb};
 use crate::fleet::policy::Remedy;
 use crate::ids::ReservationId;
+use crate::mistakes::{Mistake, is_on};
 use crate::observed::Market;
 
 /// A slot without a node that serves.
@@ -169,6 +170,10 @@ fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mu
     let name =
         slot.instance_id().map(ToString::to_string).or_else(|| slot.record?.node.as_ref().map(ToString::to_string));
     let name = name.unwrap_or_default();
+    if is_on(Mistake::DeleteOnEmptyRead) {
+        let change = LedgerChange::Lost { slot: slot.id.clone() };
+        return record(draft, &on, step_id("lost", &slot.id, generation), change, format!("{name} is gone"));
+    }
     if slot.node.is_some_and(|(_, node)| node.ready) {
         return draft.note(
             on,

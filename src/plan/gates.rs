@@ -13,6 +13,7 @@ use super::view::View;
 use crate::effect::marks::{CORDON, HANDS_OFF};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Quarantine, Scope, Thing, Verb};
 use crate::ids::{Digest, PoolName};
+use crate::mistakes::{Mistake, is_on};
 use crate::observed::Gap;
 
 /// How long a word that was given for a removal counts: who changed his mind should not find it done a week later.
@@ -77,6 +78,9 @@ fn is_begun(view: &View<'_>, course: &Course) -> bool {
 }
 
 fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    if is_on(Mistake::EffectAfterFreeze) {
+        return None;
+    }
     let pool = match &course.on {
         Thing::Pool(pool) => Some(pool),
         _ => None,

@@ -17,6 +17,7 @@ use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LaunchRequest, V
 use crate::fleet::pool::Source;
 use crate::fleet::standing::TermsSpec;
 use crate::ids::{NodeName, PoolName, ReservationId, ReservationName, Zone};
+use crate::mistakes::{Mistake, is_on};
 use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 
@@ -270,7 +271,10 @@ impl Room {
         LaunchRequest {
             slot: slot.id.clone(),
             generation,
-            token: token(view.fleet, &slot.id, generation, &zone),
+            token: match is_on(Mistake::TokenWithoutZone) {
+                true => token(view.fleet, &slot.id, generation, &"".into()),
+                false => token(view.fleet, &slot.id, generation, &zone),
+            },
             instance_type: pool.spec.shape.instance_type.clone(),
             zone,
             market,

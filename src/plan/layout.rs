@@ -18,6 +18,7 @@ use crate::effect::{
 };
 use crate::fleet::policy::Remedy;
 use crate::ids::{LayoutName, MigProfile, NodeName};
+use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, ObjectKind};
 
 /// The rule that an order to mig-manager is remembered by: it belongs to no policy.
@@ -117,7 +118,7 @@ pub fn steps(
         let treated = Treated { at: view.now, remedy: Remedy::Report, rule: CUT_RULE };
         let change = LedgerChange::Treated { slot: slot.id.clone(), treated };
         made.push(step_id("order", &slot.id, generation), Action::Record(change), vec![], (1, 2));
-        let flip = state == CutState::Again;
+        let flip = state == CutState::Again && !is_on(Mistake::LabelRewritten);
         let action = Action::Cluster(ClusterAction::Cut { node: node.clone(), laid_out: laid_out.clone(), flip });
         made.push(step_id("cut", &slot.id, generation), action, vec![Fact::Empty(node.clone())], (1, 2));
         made.with(Effects::one(Verb::Cut, pool_of(&slot.id), Amount::count(1)));

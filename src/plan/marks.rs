@@ -7,8 +7,9 @@ use super::drain::{Pressure, Purpose, Steps, resume, step_id};
 use super::types::*;
 use super::view::View;
 use crate::effect::marks::{ASKED, CORDON, SUSPENDED};
-use crate::effect::{Action, ClusterAction, LedgerChange, Thing};
-use crate::ids::{NodeName, PoolName};
+use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange, PoolLedger, Thing};
+use crate::ids::{NodeName, PoolName, SlotId};
+use crate::mistakes::{Mistake, is_on};
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let reason = Reason::LeftOver;
@@ -87,6 +88,10 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
             what: format!("pool/{name}"),
             stays: format!("{held} nodes stay as they are, and go on costing what they cost"),
         });
+        if is_on(Mistake::DeletedFileDrains) {
+            drain_forgotten(draft, name, known);
+            continue;
+        }
         let change = LedgerChange::Forgotten { pool: name.clone() };
         bookkeeping(draft, name, "forget", change, format!("let pool/{name} go: its document is gone"));
     }
@@ -96,6 +101,21 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
             let change = LedgerChange::Renamed { from: from.clone(), to: name.clone() };
             bookkeeping(draft, name, "rename", change, format!("pool/{from} is now pool/{name}"));
         }
+    }
+}
+
+/// [`Mistake::DeletedFileDrains`].
+fn drain_forgotten(draft: &mut Draft, pool: &PoolName, known: &PoolLedger) {
+    for (index, slot) in &known.slots {
+        let Some(instance) = slot.instance.clone() else { continue };
+        let (on, reason, consent) = (thing(pool), Reason::NotWanted, Consent::Standing);
+        let purpose =
+            Purpose { why: "keep", on: on.clone(), reason: reason.clone(), consent, pressure: Pressure::default() };
+        let (mut made, slot) = (Steps::new(purpose), SlotId::new(pool, *index));
+        let id = step_id("terminate", &slot, 0);
+        made.push(id, Action::Cloud(CloudAction::Terminate { slot, instance }), vec![], (1, 2));
+        let wanted = format!("empty pool/{pool}");
+        draft.courses.push(Course { on, nodes: Vec::new(), wanted, reason, has_deadline: false, steps: made.steps });
     }
 }
 

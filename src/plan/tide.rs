@@ -17,6 +17,7 @@ use crate::fleet::quota::Amount;
 use crate::fleet::standing::{LoanSpec, TideSpec};
 use crate::fleet::tide::{Guard, Phase};
 use crate::ids::{ResourceName, TideName, WorkloadUid};
+use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Sample, WorkloadSeen};
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
@@ -88,6 +89,9 @@ fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft:
 fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draft: &mut Draft) {
     let Some(pool) = view.standing.pools.get(&loan.pool).filter(|pool| pool.layout == loan.layout) else { return };
     let Some(quota) = view.standing.quotas.get(&loan.to) else { return };
+    if is_on(Mistake::QuotaThoughtReclaimed) {
+        return;
+    }
     let hard_at = match phase {
         Phase::Reclaiming { hard_at, .. } => hard_at,
         _ => view.now,

@@ -1,5 +1,7 @@
 //! The language itself: what is wrong is said with its line and what was probably meant.
 
+mod mistakes;
+
 use std::path::Path;
 
 use super::*;

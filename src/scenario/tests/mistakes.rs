@@ -1,0 +1,200 @@
+//! Each known mistake is made, and caught; without it the same story ends well.
+
+use std::path::Path;
+
+use super::*;
+use crate::apply::{Patience, StopSignal, apply};
+use crate::mistakes::{Mistake, making};
+use crate::units::Duration;
+
+/// Runs lines of a script in a world that may have begun.
+fn play(bench: &mut Option<Bench>, text: &str) -> Result<(), String> {
+    let script = Script::parse(text).map_err(|error| error.to_string())?;
+    for item in &script.items {
+        let command = parse::command(item).map_err(|wrong| wrong.what)?;
+        step(bench, &command, item, Path::new(".")).map_err(|wrong| format!("{}: {}", item.text, wrong.what))?;
+    }
+    Ok(())
+}
+
+/// One story, or two with a plan between them that is carried out only after the second.
+struct Story<'a> {
+    before: &'a str,
+    meanwhile: Option<&'a str>,
+    after: &'a str,
+}
+
+impl Story<'_> {
+    fn run(&self) -> Result<(), String> {
+        let mut bench = None;
+        play(&mut bench, self.before)?;
+        if let Some(meanwhile) = self.meanwhile {
+            let old = bench.as_mut().unwrap().look().map_err(|wrong| wrong.what)?;
+            play(&mut bench, meanwhile)?;
+            let world = bench.as_ref().unwrap();
+            let stop = StopSignal::default();
+            let patience = Patience {
+                per_wait: Duration::minutes(10),
+                total: None,
+                poll: Duration::secs(5),
+                concurrency: 8,
+                stop: &stop,
+            };
+            let mut tell = |_| {};
+            let approval = world.approval.as_ref();
+            let done = apply(&old.plan, &old.input, approval, world.sim.world(), &patience, &mut tell);
+            bench::drive(done, || false).unwrap().map_err(|error| error.to_string())?;
+            world.check()?;
+        }
+        play(&mut bench, self.after)
+    }
+
+    /// Caught by something that says this, with the judge or without; and without the mistake all is well.
+    fn catches(&self, mistake: Mistake, judge: &str, world: &str) {
+        assert_eq!(self.run(), Ok(()), "without {mistake:?}");
+        let said = |mistakes: &[Mistake]| making(mistakes, || self.run()).err().unwrap_or_default();
+        let (awake, asleep) = (said(&[mistake]), said(&[mistake, Mistake::JudgeSleeps]));
+        assert!(awake.contains(judge) && !awake.is_empty(), "{mistake:?}: {awake}");
+        assert!(asleep.contains(world), "{mistake:?} while the judge sleeps: {asleep}");
+    }
+}
+
+macro_rules! script {
+    ($name:literal) => {
+        Story { before: include_str!(concat!("../../../tests/scenarios/", $name, ".tw")), meanwhile: None, after: "" }
+    };
+}
+
+/// One pool of one node, and three reservations for it, each in a zone of its own.
+const ONE_NODE: &str = "start 2026-03-02T08:00Z
+fleet
+  kind: Reservation
+  metadata: {name: first}
+  spec:
+    id: cr-0123456789abcdef0
+    manage: observe
+    instanceType: p5.48xlarge
+    zone: us-west-2a
+    nodes: 2
+    onDemand: {end: never, match: targeted}
+  ---
+  kind: Reservation
+  metadata: {name: second}
+  spec:
+    id: cr-0123456789abcdef1
+    manage: observe
+    instanceType: p5.48xlarge
+    zone: us-west-2b
+    nodes: 1
+    onDemand: {end: never, match: targeted}
+  ---
+  kind: Reservation
+  metadata: {name: third}
+  spec:
+    id: cr-0123456789abcdef2
+    manage: observe
+    instanceType: p5.48xlarge
+    zone: us-west-2c
+    nodes: 1
+    onDemand: {end: never, match: targeted}
+  ---
+  kind: NodePool
+  metadata: {name: train}
+  spec:
+    instanceType: p5.48xlarge
+    nodes: 1
+    capacity: [{reservation: first}, {reservation: second}, {reservation: third}]
+    launch:
+      image: {ssmParameter: {name: /images/gpu, version: 1}}
+      bootstrap: {nodeadm: {}}
+      subnets: {tags: {team: ml}, zones: [us-west-2a, us-west-2b, us-west-2c]}
+      securityGroups: {tags: {team: ml}}
+      role: node
+    updates: {when: drain, maxUnavailable: 1}
+";
+
+const LOST_LAUNCH: &str = "advance 2m
+fail next launch ambiguous 1 times
+apply
+lag 5m 3 launches
+lose next answer done 2 times
+rounds 3
+advance 6m
+settle
+expect launches 1
+expect no orphans
+";
+
+#[test]
+fn a_launch_without_a_token_makes_two_nodes() {
+    let story = Story { before: ONE_NODE, meanwhile: None, after: LOST_LAUNCH };
+    story.catches(Mistake::LaunchWithoutToken, "I1", "I1");
+}
+
+#[test]
+fn a_token_without_the_zone_is_refused() {
+    script!("first_fill").catches(Mistake::TokenWithoutZone, "token is not that of", "");
+}
+
+#[test]
+fn no_answer_is_not_a_no() {
+    let story = Story { before: ONE_NODE, meanwhile: None, after: LOST_LAUNCH };
+    story.catches(Mistake::FallbackAfterNoAnswer, "I1", "I1");
+}
+
+#[test]
+fn a_deleted_file_drains_nothing() {
+    script!("deleted_document_is_forgotten").catches(Mistake::DeletedFileDrains, "the judge refuses", "I");
+}
+
+#[test]
+fn nothing_is_done_after_a_freeze() {
+    script!("frozen_in_the_middle").catches(Mistake::EffectAfterFreeze, "the judge refuses", "I8");
+    // The plan is older than the freeze: only whoever carries it out can see it.
+    let meanwhile = Some("freeze incident 4711\n");
+    let story = Story { before: ONE_NODE, meanwhile, after: "expect launches 0\n" };
+    story.catches(Mistake::EffectAfterFreeze, "I8", "I8");
+}
+
+#[test]
+fn a_gang_is_not_drained_node_by_node() {
+    script!("drain_takes_whole_gangs").catches(Mistake::DrainByNode, "the judge refuses", "");
+}
+
+#[test]
+fn what_is_on_a_node_is_listed_again() {
+    // The node is cordoned and empty; then comes a pod that the scheduler had bound before.
+    let begun = "approve\ncrash at-answer effect 1\napply\nadvance 1m\n";
+    let before = format!("{ONE_NODE}settle\nedit \"version: 1\" -> \"version: 2\"\n{begun}");
+    let meanwhile = Some("submit bare web/late on train/0\nadvance 30s\n");
+    let story = Story { before: &before, meanwhile, after: "expect terminations 0\nexpect killed 0\n" };
+    story.catches(Mistake::ListOnce, "I", "I");
+}
+
+#[test]
+fn a_plan_that_is_stale_is_not_applied() {
+    let meanwhile = Some("settle\nkill train/0\nadvance 10m\nsettle\nexpect launches 2\n");
+    let story = Story { before: ONE_NODE, meanwhile, after: "expect no orphans\nexpect launches 2\n" };
+    story.catches(Mistake::StalePlan, "", "");
+}
+
+#[test]
+fn lowered_quota_takes_nothing_back() {
+    script!("same_cut_loan_is_reclaimed").catches(Mistake::QuotaThoughtReclaimed, "gang-1", "gang-1");
+}
+
+#[test]
+fn a_label_that_is_the_same_moves_no_mig_manager() {
+    let story = Story { after: "expect reboots 1\nexpect cuts 2\n", ..script!("mig_manager_fails") };
+    story.catches(Mistake::LabelRewritten, "", "");
+}
+
+#[test]
+fn what_one_read_does_not_show_is_not_gone() {
+    script!("hidden_instances_freeze_deletion").catches(Mistake::DeleteOnEmptyRead, "the judge refuses", "");
+}
+
+#[test]
+fn a_pod_with_two_budgets_is_not_evicted() {
+    script!("two_budgets_on_a_pod").catches(Mistake::TwoBudgets, "", "");
+}
