@@ -111,7 +111,8 @@ fn the_version_is_that_of_the_package() {
 
 #[test]
 fn a_misspelt_verb_is_answered_with_the_near_one() {
-    for verb in verbs() {
+    // Two letters of three are near to nothing.
+    for verb in verbs().into_iter().filter(|verb| verb.len() > 3) {
         let misspelt = format!("{}{}", &verb[..1], &verb[2..]);
         let Answer { code, out, err } = run(&[&misspelt]);
         assert_eq!((code, out.as_str()), (1, ""), "{misspelt}");

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::disallowed_types, clippy::unwrap_used)]
 
+mod campaign;
 mod cli;
 mod converge;
 mod compile;
@@ -10,6 +11,7 @@ mod fleets;
 mod fuzz_corpus;
 mod properties;
 mod right;
+mod scenarios;
 mod schemas;
 mod tidy;
 mod time;

@@ -10,6 +10,7 @@ use std::path::Path;
 const NEVER: &[(&str, &[&str])] = &[
     ("provider", &["plan", "audit", "status", "insight", "render"]),
     ("apply", &["fleet", "manifest", "compile", "queue", "insight", "render"]),
+    ("audit", &["manifest", "compile"]),
 ];
 
 /// What may be named only in some places.
@@ -265,6 +266,10 @@ fn terse_tests(path: &str, text: &str) -> Vec<String> {
             .split_once("fn ")
             .map(|(_, rest)| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
         let name = name.unwrap_or_default();
+        // A macro names its tests after files, whose names are read elsewhere.
+        if name.is_empty() && code[at..].split_once("fn ").is_some_and(|(_, rest)| rest.starts_with('$')) {
+            continue;
+        }
         if name.split('_').filter(|word| !word.is_empty()).count() < 3 {
             wrong.push(format!("{path}: the name of the test `{name}` is no sentence"));
         }

@@ -18,7 +18,7 @@ use tidewright::ids::{FleetUid, InstanceId, NamespacedName, NodeName, PoolName, 
 use tidewright::manifest::{lower, parse};
 use tidewright::observed::*;
 use tidewright::plan::PlanInput;
-use tidewright::plan::slots::clothes;
+use tidewright::plan::dress::clothes;
 use tidewright::plan::view::View;
 
 pub const PODS_A_NODE: usize = 30;
@@ -433,8 +433,8 @@ impl Work {
             let own = if is_training(pool) { work.train(pool, &nodes) } else { 0 };
             let pair = pair_of(pool);
             for (at, node) in nodes.iter().enumerate() {
-                for daemon in 0..7 {
-                    let name = format!("gpu-operator/{}-{pool}-{at:05}", DAEMONS[daemon]);
+                for daemon in DAEMONS {
+                    let name = format!("gpu-operator/{}-{pool}-{at:05}", daemon);
                     work.pods.push(PodSeen { keeper: Keeper::DaemonSet, ..pod(&name, node, &[("cpu", 100)]) });
                 }
                 for service in 0..PODS_A_NODE - 7 - own {

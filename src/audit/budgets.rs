@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use super::Found;
 use super::case::Case;
 use crate::effect::marks::{CORDON, Mark};
-use crate::effect::{Action, CloudAction, ClusterAction, Effects};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, LedgerChange, Quarantine};
 use crate::ids::{NodeName, PoolName, SlotId};
 use crate::plan::{Reason, Step};
 
@@ -107,6 +107,7 @@ pub fn health_limit(case: &Case<'_>, found: &mut Found) {
             Action::Cloud(CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) => {
                 case.node_of(instance)
             }
+            Action::Record(LedgerChange::Quarantine { node, .. }) => Some(node),
             _ => None,
         };
         if let Some((node, slot)) = node.and_then(|node| Some((node, case.slot_of_node(node)?)))
@@ -122,7 +123,7 @@ pub fn health_limit(case: &Case<'_>, found: &mut Found) {
         let mark = node.annotation(CORDON).map(Mark::parse);
         let sick = mark.is_some_and(|mark| mark.why == "quarantine" || mark.why == "reboot");
         if sick
-            && !case.input.ledger.head.quarantined.contains_key(name)
+            && case.input.ledger.head.quarantined.get(name).is_none_or(|one| one.by == Quarantine::BY_POLICY)
             && let Some(nodes) = case.slot_of_node(name).and_then(|slot| out.get_mut(&slot.pool))
         {
             nodes.insert(name);
@@ -130,10 +131,8 @@ pub fn health_limit(case: &Case<'_>, found: &mut Found) {
     }
     for (pool, nodes) in out {
         let spec = case.pool(pool).and_then(|pool| pool.health.as_ref());
-        let Some(policy) = spec.and_then(|name| case.standing().health.get(name)) else {
-            found.plan(HEALTH, format!("pool {pool} has no health policy"));
-            continue;
-        };
+        // Without a policy nothing says how many: a node that never came, or whose cut never ends, is replaced anyway.
+        let Some(policy) = spec.and_then(|name| case.standing().health.get(name)) else { continue };
         let size = case.input.target.pools.get(pool).map_or(0, |target| target.nodes);
         let allowed = (u64::from(size) * u64::from(policy.limit.0)).div_ceil(100).max(1);
         if u64::try_from(nodes.len()).unwrap_or(u64::MAX) > allowed {

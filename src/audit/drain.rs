@@ -21,7 +21,13 @@ pub fn empty_before_it_goes(case: &Case<'_>, found: &mut Found) {
                 }
                 match case.node_of(instance) {
                     Some(node) => node,
-                    None if case.seen().cluster.nodes.whole().is_some() => continue,
+                    None if case.seen().cluster.nodes.whole().is_some() => {
+                        if !step.requires.contains(&Fact::Unjoined(instance.clone())) {
+                            let what = format!("nobody looks again whether {instance} has a node");
+                            found.step(LAW, &step.id, what);
+                        }
+                        continue;
+                    }
                     None => {
                         found.step(LAW, &step.id, format!("the nodes were not read, and {instance} may have one"));
                         continue;

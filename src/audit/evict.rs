@@ -9,6 +9,7 @@ use crate::effect::marks::SUSPENDED;
 use crate::effect::{Action, ClusterAction, Fact, Subject};
 use crate::ids::{NamespacedName, NodeName, Uid};
 use crate::observed::{PodPhase, PodSeen};
+use crate::plan::Reason;
 
 const GANGS: &str = "whole gangs or none";
 const AGAIN: &str = "nodes are listed again before their work is disturbed";
@@ -46,6 +47,13 @@ pub fn listed_again(case: &Case<'_>, found: &mut Found) {
             .filter_map(|pod| pod.node.as_ref())
             .collect();
         if nodes.is_empty() || nodes.iter().all(|node| case.deadline_passed(at, node)) {
+            continue;
+        }
+        // Quota that goes back empties no node: the work leaves as a whole, wherever it is.
+        let is_quota = matches!(case.reason(at), Reason::Returning { .. })
+            && matches!(step.action, Action::Cluster(ClusterAction::Suspend { .. }))
+            && !nodes.iter().any(|node| case.is_cordoned(at, node));
+        if is_quota {
             continue;
         }
         let listed: BTreeMap<&NodeName, &BTreeSet<Uid>> = step

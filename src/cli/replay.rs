@@ -11,8 +11,7 @@ use crate::plan::{PlanInput, plan};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  tidewright plan --save-input input.json      save what a plan was made from
-  tidewright replay input.json                 and make the same plan again, anywhere
+  tidewright replay input.json                 make the same plan again, anywhere
   tidewright replay input.json --output json   the same for programs
 
 Exit codes: 0 no changes, 1 error, 2 changes, 3 something is wanted and all of it is held.")]

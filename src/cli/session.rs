@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{ERROR, fail, talk};
 use crate::audit::{Audited, audit};
@@ -20,6 +20,7 @@ use crate::provider::sim::Sim;
 use crate::provider::{Class, PartValue, ProviderError, World};
 use crate::render::diagnostics;
 use crate::round::{self, Options};
+use crate::units::Duration;
 
 /// A fleet and the simulated world that it lives in.
 #[derive(Debug)]
@@ -47,10 +48,22 @@ pub fn state_file(directory: &Path) -> PathBuf {
 }
 
 impl Session {
-    /// Reads the fleet and opens its world; what is wrong is said.
+    /// Reads the fleet and opens its world; what is wrong is said. A world that is not there yet begins now.
     pub fn open(directory: &Path, access: Access) -> Result<Self, u8> {
+        Self::open_at(directory, access, whole_seconds(Timestamp::now()))
+    }
+
+    /// A new world that begins at an instant.
+    pub fn begin(directory: &Path, at: Timestamp) -> Result<Self, u8> {
+        let before = at.checked_sub(SignedDuration::from_secs(1)).unwrap_or(at);
+        let session = Self::open_at(directory, Access::Change, before)?;
+        // A world in which nothing happened is not written down.
+        session.sim.advance(Duration::secs(1));
+        Ok(session)
+    }
+
+    fn open_at(directory: &Path, access: Access, begin: Timestamp) -> Result<Self, u8> {
         let state = state_file(directory);
-        let begin = whole_seconds(Timestamp::now());
         // The simulator has its own time, in which the documents are judged; looking makes no file.
         let loaded = load::load(directory);
         let now = Sim::peek(&state, begin).map(|sim| sim.now()).unwrap_or(begin);

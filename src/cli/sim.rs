@@ -1,13 +1,18 @@
 //! `tidewright sim`: the simulated world, looked at and moved by hand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use super::session::{Access, Session, state_file};
+use super::when::{Resolved, When};
 use super::{Common, DONE, Output, fail, print, talk};
+use crate::effect::Thing;
+use crate::load;
 use crate::provider::sim::Sim;
-use crate::units::{Duration, Malformed};
+use crate::provider::sim::cluster::GangSpec;
+use crate::scenario;
+use crate::units::{Duration, Malformed, ZoneName};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -16,9 +21,10 @@ use crate::units::{Duration, Malformed};
 Examples:
   tidewright sim show                          what exists, and what time it is there
   tidewright sim advance 6h                    let time pass
-  tidewright sim submit gang vision 64         work arrives: a line of the script language
-  tidewright sim run night.script              run a whole script in a world of its own
+  tidewright sim submit vision 64              a gang of team vision arrives: 64 GPUs
+  tidewright sim run night.tw                  run a whole script in a world of its own
   tidewright sim reset                         put the world aside, and begin anew
+  tidewright sim reset --at 2026-11-16T14:00   the same, at another time
 
 The world of a fleet lives in DIR/.tidewright/sim.json, with a clock of its own."
 )]
@@ -40,11 +46,20 @@ enum Verb {
         #[arg(value_name = "LENGTH", value_parser = length)]
         by: Duration,
     },
-    /// Let work arrive
+    /// Let a gang arrive, which runs until its work is done
     Submit {
-        /// As after `submit` in a script
-        #[arg(value_name = "WORDS", required = true, trailing_var_arg = true)]
-        words: Vec<String>,
+        /// The quota whose work it is
+        #[arg(value_name = "QUOTA")]
+        quota: String,
+        /// How many GPUs: of one node, or whole nodes
+        #[arg(value_name = "GPUS", value_parser = clap::value_parser!(u32).range(1..))]
+        gpus: u32,
+        /// How long it works: 6h, 2d; without it until somebody ends it
+        #[arg(long = "for", value_name = "LENGTH", value_parser = length)]
+        length: Option<Duration>,
+        /// What it is called
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
     },
     /// Run a script in a world of its own
     Run {
@@ -53,7 +68,11 @@ enum Verb {
         file: PathBuf,
     },
     /// Put the world aside, and begin anew
-    Reset,
+    Reset {
+        /// When it begins: a time in the fleet's zone, or an instant with its offset; without it now
+        #[arg(long, value_name = "TIME")]
+        at: Option<When>,
+    },
 }
 
 fn length(text: &str) -> Result<Duration, Malformed> {
@@ -78,35 +97,84 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
             let zone = session.fleet.time_zone.zone();
             print(&format!("It is {} there.", session.sim.now().to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %:z")));
         }
-        Verb::Submit { words } => {
+        Verb::Submit { quota, gpus, length, name } => {
             let session = Session::open(directory, Access::Change)?;
-            let line = format!("submit {}", words.join(" "));
-            print(&script(&session, &line)?);
+            let mut spec = gang(&session, quota, *gpus, name.as_deref())?;
+            spec.work_secs = length.map(|length| u32::try_from(length.as_secs()).unwrap_or(u32::MAX));
+            let said = format!("{} arrives: {} pods, {gpus} GPUs.", spec.name, spec.pods);
+            let arrived = session.sim.in_cluster(|cluster, now| cluster.submit_gang(now, spec));
+            arrived.map_err(|error| fail(&format!("the cluster refuses it: {error}")))?;
             session.sim.save().map_err(|error| fail(&error.to_string()))?;
+            print(&said);
         }
-        Verb::Run { file } => {
-            let shown = file.display();
-            let text =
-                std::fs::read_to_string(file).map_err(|error| fail(&format!("cannot read `{shown}`: {error}")))?;
-            print(&script_file(&text)?);
-        }
-        Verb::Reset => match Sim::reset(&state_file(directory)).map_err(|error| fail(&error.to_string()))? {
+        Verb::Run { file } => return script(file),
+        Verb::Reset { at } => match begin_anew(directory, *at)? {
             Some(aside) => {
                 print("The world begins anew.");
                 talk(&format!("the old one is in {}", aside.display()));
             }
+            None if at.is_some() => print("The world begins."),
             None => print("There was no world yet."),
         },
     }
     Ok(DONE)
 }
 
-/// One line of a script, in the world of a fleet.
-fn script(_session: &Session, line: &str) -> Result<String, u8> {
-    Err(fail(&format!("the script language is not part of this version: cannot `{line}`")))
+/// Puts the world aside, where there is one; with a time, the next one is there at once. Says where the old one went.
+fn begin_anew(directory: &Path, at: Option<When>) -> Result<Option<PathBuf>, u8> {
+    let state = state_file(directory);
+    let aside = Sim::reset(&state).map_err(|error| fail(&error.to_string()))?;
+    if let Some(at) = at {
+        let zone = load::load(directory).time_zone().cloned().unwrap_or_else(ZoneName::utc);
+        let Resolved { at, note } = at.resolve(&zone).map_err(|message| fail(&message))?;
+        note.iter().for_each(|note| talk(note));
+        let session = Session::begin(directory, at)?;
+        session.sim.save().map_err(|error| fail(&error.to_string()))?;
+    }
+    Ok(aside)
 }
 
-/// A whole script, in a world of its own.
-fn script_file(_text: &str) -> Result<String, u8> {
-    Err(fail("the script language is not part of this version"))
+/// A gang on whole nodes of the quota's first pool, in the quota's first queue.
+fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result<GangSpec, u8> {
+    let thing = Thing::Quota(quota.into());
+    super::plan::known(&session.fleet, &thing).map_err(|why| fail(&why))?;
+    let standing = session.fleet.standing();
+    let spec = &standing.quotas[quota];
+    let Some((namespace, queue)) = spec.namespaces.first() else {
+        return Err(fail(&format!("quota {quota} has no namespace that work could be in")));
+    };
+    let pool = spec.pools.first().and_then(|pool| standing.pools.get(pool));
+    let per_node = pool.map_or(8, |pool| pool.shape.gpus).max(1);
+    if gpus > per_node && !gpus.is_multiple_of(per_node) {
+        return Err(fail(&format!("{gpus} GPUs are no whole nodes: a node has {per_node}")));
+    }
+    let numbered = || {
+        let there = session.sim.state().cluster.observe(session.sim.now());
+        format!("gang-{}", there.workloads.seen().len() + 1)
+    };
+    let name = name.map_or_else(numbered, String::from);
+    let mut gang = GangSpec::new(namespace, &name, queue, gpus.div_ceil(per_node), gpus.min(per_node));
+    gang.tier = spec.tiers.first().cloned();
+    Ok(gang)
+}
+
+/// A whole script, in a world of its own. It prints itself, with what each command answered.
+fn script(file: &Path) -> Result<u8, u8> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| fail(&format!("cannot read `{shown}`: {error}")))?;
+    let base = file.parent().unwrap_or(Path::new("."));
+    match scenario::run(&text, base) {
+        Ok(transcript) => {
+            print(&transcript.text);
+            let differences: Vec<String> = transcript.differences.iter().map(ToString::to_string).collect();
+            if differences.is_empty() {
+                return Ok(DONE);
+            }
+            Err(fail(&format!("`{shown}` holds something else than was printed\n{}", differences.join("\n"))))
+        }
+        Err(error) => {
+            print(&error.so_far);
+            Err(fail(&format!("`{shown}` ends early\n{error}")))
+        }
+    }
 }

@@ -28,6 +28,8 @@ pub enum Fact {
     Active(ReservationId),
     /// The instance's node is in the cluster, ready, and these resources are allocatable.
     Joined { instance: InstanceId },
+    /// No node of the instance is in the cluster: a fresh look, because a list that lost it looks the same.
+    Unjoined(InstanceId),
     /// The node carries our cordon, and has for as long as the scheduler may lag.
     Settled(NodeName),
     /// The node carries our cordon.
@@ -84,7 +86,7 @@ impl Fact {
             Self::Free { reservation, .. } | Self::Active(reservation) => {
                 vec![Subject::Reservation(reservation.clone())]
             }
-            Self::Joined { instance } => vec![Subject::NodeOf(instance.clone())],
+            Self::Joined { instance } | Self::Unjoined(instance) => vec![Subject::NodeOf(instance.clone())],
             Self::Settled(node)
             | Self::Cordoned(node)
             | Self::HoldsOnly { node, .. }
@@ -114,6 +116,13 @@ impl Fact {
                 None => unread(&seen.cloud.reservations, format!("{id} is not there")),
             },
             Self::Joined { instance } => joined(seen, instance),
+            Self::Unjoined(instance) => {
+                let mut nodes = seen.cluster.nodes.seen().iter();
+                match nodes.find(|(_, node)| node.instance.as_ref() == Some(instance)) {
+                    Some((name, _)) => Verdict::Never(format!("{name} is the node of {instance}")),
+                    None => unread_or(&seen.cluster.nodes, Verdict::Holds),
+                }
+            }
             Self::Settled(node) => settled(seen, node, now),
             Self::Cordoned(node) => cordoned(seen, node).map_or_else(|verdict| verdict, |_| Verdict::Holds),
             Self::HoldsOnly { node, pods } => match settled(seen, node, now) {

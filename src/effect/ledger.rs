@@ -140,6 +140,11 @@ pub struct Quarantine {
     pub reason: String,
 }
 
+impl Quarantine {
+    /// Who took a node out where no person did.
+    pub const BY_POLICY: &str = "its health policy";
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Recall {
     pub at: Timestamp,

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::harm::{Gang, gang_of};
+use super::harm::{Gang, gang_of, gpus};
 use super::types::{Consent, Disruption, Reason, Step, WaitingOn};
 use super::view::{SlotView, View};
 use crate::effect::marks::{ASKED, Mark};
-use crate::effect::{Action, ClusterAction, Effects, Fact, SETTLE, Thing, Verb};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing, Verb};
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
 use crate::observed::{Keeper, PodPhase, PodSeen, WorkloadSeen};
@@ -106,7 +106,7 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
         let action = Action::Cluster(ClusterAction::Evict { pods, force });
         let grace = evicted.iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
         made.push(step_id("evict", node, generation), action, holds.clone(), (5, 60 + grace));
-        made.disturbs(view, hit);
+        made.disturbs(view, hit, &evicted);
         ends.extend(made.last.clone());
     }
     if let Some(budget) = left {
@@ -125,6 +125,17 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
         }
     }
     Drain::Whole { last: made.last, steps: made.steps }
+}
+
+/// What it means that these pods go, as an effect. What stands for itself is no gang, and still loses its GPUs.
+pub fn drained(view: &View<'_>, on: &Thing, hit: &Disruption, pods: &[&PodSeen]) -> Effects {
+    if hit.pods == 0 {
+        return Effects::default();
+    }
+    let singles = gpus(pods.iter().copied().filter(|pod| gang_of(pod).is_none() && pod.terminating.is_none()));
+    let amount = view.harm.amount(hit);
+    let gpus = amount.gpus.saturating_add(u32::try_from(singles).unwrap_or(u32::MAX));
+    Effects::one(Verb::Drain, on.clone(), Amount { count: hit.pods, gpus, ..amount })
 }
 
 /// What is on a node, sorted by how it leaves.
@@ -259,7 +270,7 @@ pub fn suspend(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &
     let mark = Mark::new(view.now, made.purpose.why);
     let action = Action::Cluster(ClusterAction::Suspend { workload: uid.clone(), mark });
     made.push(step_id("suspend", &workload.name, 0), action, holds.to_vec(), takes);
-    made.disturbs(view, view.harm.hit_workload(uid));
+    made.disturbs(view, view.harm.hit_workload(uid), &[]);
     resume(made, uid, workload);
 }
 
@@ -309,10 +320,9 @@ impl Steps {
     }
 
     /// The last step disturbs somebody.
-    fn disturbs(&mut self, view: &View<'_>, hit: Disruption) {
-        let mut amount = view.harm.amount(&hit);
-        amount.count = hit.pods;
-        self.with(Effects::one(Verb::Drain, self.purpose.on.clone(), amount));
+    fn disturbs(&mut self, view: &View<'_>, hit: Disruption, pods: &[&PodSeen]) {
+        let effects = drained(view, &self.purpose.on, &hit, pods);
+        self.with(effects);
         if let Some(step) = self.steps.last_mut() {
             step.disruption = hit;
         }

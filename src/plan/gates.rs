@@ -11,7 +11,7 @@ use super::draft::{Course, Draft};
 use super::types::*;
 use super::view::View;
 use crate::effect::marks::{CORDON, HANDS_OFF};
-use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Scope, Thing, Verb};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Quarantine, Scope, Thing, Verb};
 use crate::ids::{Digest, PoolName};
 use crate::observed::Gap;
 
@@ -148,7 +148,12 @@ fn breaker(view: &View<'_>, course: &Course, begun: bool, used: &mut BTreeMap<Po
         let treated = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.node.is_none());
         let treated =
             treated.filter(|slot| slot.record.is_some_and(|record| record.lost && !record.remedies.is_empty()));
-        u32::try_from(treated.count()).unwrap_or(u32::MAX)
+        // So are those that wait in quarantine for a person, unless a person put them there.
+        let waits = pool.slots.iter().filter(|slot| {
+            let quarantine = slot.node.and_then(|(name, _)| view.input.ledger.head.quarantined.get(name));
+            quarantine.is_some_and(|quarantine| quarantine.by == Quarantine::BY_POLICY)
+        });
+        u32::try_from(treated.count() + waits.count()).unwrap_or(u32::MAX)
     });
     if *used >= allowed && !begun {
         let name = format!("the health limit of pool/{name}");

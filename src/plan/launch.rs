@@ -125,7 +125,7 @@ impl Room {
                 continue;
             }
             let found = match source {
-                Source::Reservation(name) => self.from_reservation(view, pool, slot, place, name, freed),
+                Source::Reservation(name) => self.reserved(view, pool, slot, place, name, freed),
                 Source::OnDemand { max } => self.by_the_hour(view, pool, slot, place, *max, None, replaces_dead),
                 Source::Spot { max, max_price_percent } => {
                     self.by_the_hour(view, pool, slot, place, *max, Some(*max_price_percent), replaces_dead)
@@ -144,7 +144,7 @@ impl Room {
     }
 
     /// `Err` with whether to wait for it rather than look further.
-    fn from_reservation(
+    fn reserved(
         &mut self,
         view: &View<'_>,
         pool: &PoolView<'_>,

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::drain::{Steps, step_id};
 use super::types::pool_of;
@@ -18,7 +18,7 @@ use crate::effect::{
 };
 use crate::fleet::policy::Remedy;
 use crate::ids::{LayoutName, MigProfile, NodeName};
-use crate::observed::NodeSeen;
+use crate::observed::{NodeSeen, ObjectKind};
 
 /// The rule that an order to mig-manager is remembered by: it belongs to no policy.
 pub const CUT_RULE: u32 = u32::MAX;
@@ -26,6 +26,11 @@ pub const CUT_RULE: u32 = u32::MAX;
 pub const CUT_TAKES: SignedDuration = SignedDuration::from_mins(15);
 /// How long an order counts towards the ladder: a tide comes back only after hours.
 const LADDER: SignedDuration = SignedDuration::from_hours(2);
+
+/// The files that mig-manager has mounted follow their config map within a minute; what is ordered before that fails.
+const MOUNTS_WITHIN: SignedDuration = SignedDuration::from_secs(90);
+/// After an order that came to nothing: whatever was in its way has some time to go.
+const AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// How a node is cut, against what is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +109,10 @@ pub fn steps(
     state: CutState,
 ) {
     let generation = slot.generation();
+    if let Some(at) = not_before(view, slot, state) {
+        let wait = Action::Await(Fact::After(at));
+        made.push(step_id("mounted", &slot.id, generation), wait, vec![], (1, 120));
+    }
     if state != CutState::Underway {
         let treated = Treated { at: view.now, remedy: Remedy::Report, rule: CUT_RULE };
         let change = LedgerChange::Treated { slot: slot.id.clone(), treated };
@@ -115,6 +124,26 @@ pub fn steps(
     }
     let fact = Fact::LaidOut { node: node.clone(), laid_out: laid_out.clone() };
     made.push(step_id("laid-out", &slot.id, generation), Action::Await(fact), vec![], (60, 600));
+}
+
+/// When a cut may be ordered, where that is later than now.
+fn not_before(view: &View<'_>, slot: &SlotView<'_>, state: CutState) -> Option<Timestamp> {
+    let at = match state {
+        CutState::NotOrdered => {
+            let seen = view.input.observed.cluster.objects.seen();
+            let mut files = view.input.desired.objects.iter().filter(|one| one.key.kind == ObjectKind::ConfigMap);
+            let changes =
+                files.any(|one| seen.get(&one.key).and_then(|seen| seen.written.as_ref()) != Some(&one.digest));
+            changes.then(|| view.now.checked_add(MOUNTS_WITHIN).ok()).flatten()
+        }
+        CutState::Again => {
+            let orders = slot.record.into_iter().flat_map(|record| &record.remedies);
+            let last = orders.filter(|one| one.rule == CUT_RULE).map(|one| one.at).max();
+            last.and_then(|at| at.checked_add(AGAIN_AFTER).ok())
+        }
+        _ => None,
+    };
+    at.filter(|at| *at > view.now)
 }
 
 /// Slices of each profile that a pool has to keep up, and how many would be left without some of its nodes.

@@ -8,6 +8,8 @@ pub mod blocks;
 pub mod cost;
 pub mod draft;
 pub mod drain;
+pub mod dress;
+pub mod empty;
 pub mod ends;
 pub mod gates;
 pub mod harm;
@@ -19,6 +21,7 @@ pub mod objects;
 pub mod order;
 pub mod reservations;
 pub mod rollout;
+pub mod serving;
 pub mod slots;
 pub mod steps;
 #[cfg(test)]

@@ -49,7 +49,10 @@ pub fn rollout(view: &View<'_>, pool: &PoolView<'_>, want: &[&SlotView<'_>], mov
     };
     let units = units(view, updates.when, &fresh);
     let canary = updates.canary.as_ref();
-    let tried = moved.len() + begun.len();
+    // What is away comes back as it is wanted: it is being tried.
+    let was_there = |slot: &&SlotView<'_>| slot.record.is_some_and(|record| record.generation > 0);
+    let coming = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body != Body::Serving);
+    let tried = moved.len() + begun.len() + coming.filter(was_there).count();
     let first = canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
     let watch = canary.and_then(|canary| watched(view, canary.r#for.signed(), moved, first));
     out.done_by = estimate(view, opens.flatten(), watch, units.len(), updates.max_unavailable);
@@ -69,6 +72,9 @@ pub fn rollout(view: &View<'_>, pool: &PoolView<'_>, want: &[&SlotView<'_>], mov
             busy.map(|name| WaitingOn::Gang { name })
         } else if canary.is_some() && tried < first && canaries == 0 {
             Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(first), used: narrow(tried) })
+        } else if canary.is_some() && tried >= first && moved.len() < first {
+            // The canaries are on their way: there is nothing to watch yet.
+            Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(first), used: narrow(first) })
         } else if let Some(until) = watch.filter(|_| tried >= first) {
             Some(WaitingOn::Until(until))
         } else if room == 0 {

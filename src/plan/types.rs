@@ -328,21 +328,34 @@ impl Disruption {
     }
 
     pub fn add(&mut self, other: &Disruption) {
-        self.nodes.extend(other.nodes.iter().cloned());
-        self.pods += other.pods;
+        for node in &other.nodes {
+            if !self.nodes.contains(node) {
+                self.nodes.push(node.clone());
+            }
+        }
+        // A gang that two steps disturb goes once.
+        let (mut pods, mut gpu_secs) = (other.pods, other.gpu_secs);
         for gang in &other.gangs {
-            if !self.gangs.contains(gang) {
+            if self.gangs.contains(gang) {
+                pods = pods.saturating_sub(gang.pods);
+                gpu_secs = gpu_secs.saturating_sub(u64::from(gang.gpus).saturating_mul(gang.at_risk_secs));
+            } else {
                 self.gangs.push(gang.clone());
             }
         }
+        self.pods = self.pods.saturating_add(pods);
+        self.gpu_secs = self.gpu_secs.saturating_add(gpu_secs);
         self.teams.extend(other.teams.iter().cloned());
-        self.gpu_secs = self.gpu_secs.saturating_add(other.gpu_secs);
         for budget in &other.blocked_by {
             if !self.blocked_by.contains(budget) {
                 self.blocked_by.push(budget.clone());
             }
         }
-        self.lost.extend(other.lost.iter().cloned());
+        for pod in &other.lost {
+            if !self.lost.contains(pod) {
+                self.lost.push(pod.clone());
+            }
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::drain::Pressure;
+use super::dress::{clothes, is_dressed};
 use super::ends;
 use super::health::{self, Sickness};
 use super::layout::{self, CutState};
-use super::slots::{is_dressed, treated};
+use super::slots::treated;
 use super::types::{Consent, Reason};
 use super::view::{Body, PoolView, SlotView, View};
 use crate::effect::marks::{DRESSED, STARTING_TAINT};
@@ -116,7 +117,7 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         return Some(Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true });
     }
     if is_starting || !is_dressed(view, pool, slot, node) {
-        let (labels, _) = super::slots::clothes(view, pool, &slot.id);
+        let (labels, _) = clothes(view, pool, &slot.id);
         // Dressed with exactly this before, and no longer so: somebody else changed it.
         let moved = !is_starting && node.labels.get(DRESSED) == labels.get(DRESSED);
         let reason = if moved { Reason::Drift { by: None } } else { Reason::Wanted };
@@ -284,7 +285,11 @@ impl Wish {
                 return Effects::default();
             }
         };
-        Effects::one(verb, on.clone(), Amount::count(1))
+        let mut effects = Effects::one(verb, on.clone(), Amount::count(1));
+        if let Self::Replace { .. } = self {
+            effects.add(&Effects::one(Verb::Launch, on.clone(), Amount::count(1)));
+        }
+        effects
     }
 
     pub fn sentence(&self, slot: &SlotId, node: &NodeName) -> String {

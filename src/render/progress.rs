@@ -19,11 +19,11 @@ pub fn happened(event: &Event, plan: &Plan) -> Option<String> {
     let step = plan.step(&event.step);
     let what = step.map_or_else(|| event.step.to_string(), |step| action(&step.action));
     // What is only remembered or waited for is told when it goes wrong.
-    let quiet = step.is_some_and(|step| matches!(step.action, Action::Record(_)));
-    let waits = step.is_some_and(|step| matches!(step.action, Action::Await(_)));
+    let quiet = step.is_some_and(|step| matches!(step.action, Action::Record(_) | Action::Await(Fact::Settled(_))));
+    let takes_time = step.is_some_and(|step| takes_time(&step.action));
     match &event.kind {
         EventKind::Started | EventKind::Succeeded if quiet => None,
-        EventKind::Started if waits => None,
+        EventKind::Started if !takes_time => None,
         EventKind::Started => Some(format!("{what} …")),
         EventKind::Succeeded => Some(format!("{what}: done")),
         EventKind::Skipped { why, .. } => {
@@ -39,6 +39,15 @@ pub fn happened(event: &Event, plan: &Plan) -> Option<String> {
             Some(format!("{what}: left out, frozen by {}: {}", clean(by), clean(reason)))
         }
         EventKind::NotApproved { why } => Some(format!("{what}: left out, not approved: {}", clean(why))),
+    }
+}
+
+/// Whether anybody has to wait for it, so that its beginning is told and not only its end.
+fn takes_time(action: &Action) -> bool {
+    match action {
+        Action::Cloud(action) => !matches!(action, CloudAction::EnsureTemplate(_) | CloudAction::EnsureGroup { .. }),
+        Action::Cluster(action) => matches!(action, ClusterAction::Evict { .. } | ClusterAction::Cut { .. }),
+        Action::Record(_) | Action::Await(_) => false,
     }
 }
 
@@ -137,6 +146,7 @@ fn fact(fact: &Fact) -> String {
         Fact::Free { reservation, places } => format!("{reservation} has {} free", count(*places, "place")),
         Fact::Active(id) => format!("{id} is active"),
         Fact::Joined { instance } => format!("{instance} has joined the cluster"),
+        Fact::Unjoined(instance) => format!("{instance} has not joined the cluster"),
         Fact::Settled(node) => format!("the cordon of {node} has settled"),
         Fact::Cordoned(node) => format!("{node} is cordoned"),
         Fact::HoldsOnly { node, pods } => {

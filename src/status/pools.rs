@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::status::{LayoutCount, PoolStatus};
-use crate::effect::marks::{CORDON, STARTING_TAINT};
-use crate::effect::{Fact, Slot, Verdict};
+use crate::effect::marks::{CORDON, MIG_CONFIG, PLUGIN_CONFIG, STARTING_TAINT};
+use crate::effect::{Fact, LaidOut, Slot, Verdict, allocatable_is};
 use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{InstanceId, NodeName, PoolName};
 use crate::observed::NodeSeen;
@@ -114,11 +114,16 @@ fn count_cut(
     counts: &mut BTreeMap<crate::ids::LayoutName, LayoutCount>,
 ) {
     let Some(objects) = input.desired.pools.get(pool) else { return };
-    for (layout, laid_out) in &objects.layouts {
+    let seen = input.observed.cluster.nodes.seen().get(node);
+    // A node that nobody ever cut, and that shows what is wanted as it is, is cut so.
+    let untouched = |key: &str| seen.is_some_and(|seen| seen.labels.get(key).is_none_or(|is| is == "all-disabled"));
+    let never_cut = untouched(MIG_CONFIG) && untouched(PLUGIN_CONFIG);
+    let is = |laid_out: &LaidOut| {
         let fact = Fact::LaidOut { node: node.clone(), laid_out: laid_out.clone() };
-        if fact.verdict(&input.observed, input.now) == Verdict::Holds {
-            counts.entry(layout.clone()).or_default().cut += 1;
-            return;
-        }
+        let shows = seen.is_some_and(|seen| allocatable_is(&seen.allocatable, laid_out));
+        (never_cut && shows) || fact.verdict(&input.observed, input.now) == Verdict::Holds
+    };
+    if let Some((layout, _)) = objects.layouts.iter().find(|(_, laid_out)| is(laid_out)) {
+        counts.entry(layout.clone()).or_default().cut += 1;
     }
 }

@@ -86,16 +86,16 @@ fn health_takes_no_more_nodes_than_its_policy_allows() {
     sick(&[3, 4]).breaks(HEALTH, "2 nodes of pool train would be out, and 1 may be");
     sick(&[3]).with(|bench| bench.cordoned("train", 5, "quarantine")).breaks(HEALTH, "2 nodes");
     // What a person took out is not held against the policy.
-    sick(&[3])
-        .with(|bench| {
+    let quarantined = |by: &str| {
+        sick(&[3]).with(|bench| {
             bench.cordoned("train", 5, "quarantine");
-            let quarantine = Quarantine { by: "ana".into(), at: bench.input.now, reason: "x".into() };
+            let quarantine = Quarantine { by: by.into(), at: bench.input.now, reason: "x".into() };
             bench.input.ledger.head.quarantined.insert(node("train", 5), quarantine);
         })
-        .passes();
-    sick(&[3])
-        .with(|bench| bench.standing().pools.get_mut("train").unwrap().health = None)
-        .breaks(HEALTH, "no health policy");
+    };
+    quarantined("ana").passes();
+    quarantined(Quarantine::BY_POLICY).breaks(HEALTH, "2 nodes");
+    sick(&[3, 4]).with(|bench| bench.standing().pools.get_mut("train").unwrap().health = None).passes();
 }
 
 fn updating(indexes: &[u32]) -> Bench {

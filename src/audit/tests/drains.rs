@@ -92,19 +92,20 @@ fn a_node_is_cut_only_behind_cordon_and_drain() {
 }
 
 #[test]
-fn an_instance_without_a_node_ends_only_if_the_nodes_were_read() {
-    let mut bench = Bench::settled(NOON);
-    edit(&mut bench.input.observed.cluster.nodes, |nodes| nodes.remove(&node("train", 3)));
-    let sick = Reason::Sick { remedy: crate::fleet::policy::Remedy::Replace, symptom: "never joined".into() };
-    let terminate = cloud(CloudAction::Terminate { slot: slot("train", 3), instance: instance("train", 3) });
-    bench.step("terminate train/3", terminate, sick, &[]).effects = one(Verb::Terminate, "train");
-    bench.with(|bench| gap(&mut bench.input.observed.cluster.nodes)).breaks_also(DRAIN, "were not read");
-    let mut bench = Bench::settled(NOON);
-    edit(&mut bench.input.observed.cluster.nodes, |nodes| nodes.remove(&node("train", 3)));
-    let sick = Reason::Sick { remedy: crate::fleet::policy::Remedy::Replace, symptom: "never joined".into() };
-    let terminate = cloud(CloudAction::Terminate { slot: slot("train", 3), instance: instance("train", 3) });
-    bench.step("terminate train/3", terminate, sick, &[]).effects = one(Verb::Terminate, "train");
-    bench.passes();
+fn an_instance_without_a_node_ends_only_if_the_nodes_were_read_and_it_is_looked_at_again() {
+    let ends = || {
+        let mut bench = Bench::settled(NOON);
+        edit(&mut bench.input.observed.cluster.nodes, |nodes| nodes.remove(&node("train", 3)));
+        let sick = Reason::Sick { remedy: crate::fleet::policy::Remedy::Replace, symptom: "never joined".into() };
+        let terminate = cloud(CloudAction::Terminate { slot: slot("train", 3), instance: instance("train", 3) });
+        let step = bench.step("terminate train/3", terminate, sick, &[]);
+        step.effects = one(Verb::Terminate, "train");
+        step.requires.push(Fact::Unjoined(instance("train", 3)));
+        bench
+    };
+    ends().passes();
+    ends().with(|bench| gap(&mut bench.input.observed.cluster.nodes)).breaks_also(DRAIN, "were not read");
+    ends().edit("terminate train/3", |step| step.requires.clear()).breaks(DRAIN, "looks again whether");
 }
 
 #[test]

@@ -252,6 +252,11 @@ impl Sim {
         *self.yields.borrow_mut() = Some(dice::Stream::new(seed));
     }
 
+    /// From now on every call is answered at once.
+    pub fn stop_interleaving(&self) {
+        *self.yields.borrow_mut() = None;
+    }
+
     fn pass(&self, by: SignedDuration) {
         self.pass_until(self.now().checked_add(by).unwrap_or(Timestamp::MAX));
     }

@@ -106,12 +106,15 @@ impl Kind {
     }
 }
 
+/// What makes two nodes one line: what happens, to what, and why.
+type Line = (Kind, Option<Thing>, String);
+
 /// The lines of a plan, the riskiest first.
 pub fn groups<'a>(shown: &Shown<'a>) -> Vec<Group<'a>> {
     let words = shown.words();
     let units = Units::of(shown);
-    let mut sorted: BTreeMap<(Kind, Option<Thing>, String), Vec<(usize, &'a Step)>> = BTreeMap::new();
-    let mut counts: BTreeMap<(Kind, Option<Thing>, String), u32> = BTreeMap::new();
+    let mut sorted: BTreeMap<Line, Vec<(usize, &'a Step)>> = BTreeMap::new();
+    let mut counts: BTreeMap<Line, u32> = BTreeMap::new();
     for steps in units.steps.values() {
         let alone: Vec<&Step> = steps.iter().map(|(_, step)| *step).collect();
         let key = key(shown, &alone, &words);
@@ -187,7 +190,7 @@ pub fn longest(steps: &[&Step]) -> (u64, u64) {
     last
 }
 
-fn key(shown: &Shown<'_>, steps: &[&Step], words: &Words<'_>) -> (Kind, Option<Thing>, String) {
+fn key(shown: &Shown<'_>, steps: &[&Step], words: &Words<'_>) -> Line {
     let kind = kind(shown, steps);
     let main = main_step(steps);
     let told = |step: &&&Step| !matches!(step.reason, Reason::For(_) | Reason::Bookkeeping);
@@ -404,7 +407,7 @@ impl<'a> Places<'a> {
 
     fn fact(&self, fact: &Fact) -> Option<Unit> {
         match fact {
-            Fact::Gone(instance) | Fact::Live(instance) | Fact::Joined { instance } => {
+            Fact::Gone(instance) | Fact::Live(instance) | Fact::Joined { instance } | Fact::Unjoined(instance) => {
                 self.by_instance.get(instance).map(|slot| Unit::Slot(slot.clone()))
             }
             Fact::Settled(node)

@@ -1,10 +1,11 @@
 //! For a person: what is disturbed, then what is held, then what comes; the totals and the next command last.
 
+use super::difference::differences;
 use super::group::{Group, Kind, groups, longest};
 use super::words::{self, clean, count, gpu_hours, is_zero, list, money, money_change, range, short};
 use super::{Look, Shown, Verdict, verdict};
 use crate::effect::{Action, CloudAction, ClusterAction, Thing};
-use crate::plan::{Disruption, Offer, Step};
+use crate::plan::{Disruption, Offer, Reason, Step};
 use crate::render::ink::{BOLD, CYAN, DIM, GREEN, Ink, RED, YELLOW};
 use crate::render::progress::{action, market_name};
 use crate::render::table::{columns, trimmed};
@@ -110,10 +111,12 @@ impl Page<'_> {
     fn details(&self, group: &Group<'_>) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         let most = if self.look.verbose { usize::MAX } else { NAMES };
-        if !group.why.is_empty() {
+        // That the documents ask for something is news only to whom it disturbs.
+        let asked_for = group.why == self.words.reason(&Reason::Wanted) && group.disruption.is_none();
+        if !group.why.is_empty() && !asked_for {
             lines.push(("why", group.why.clone()));
         }
-        let what = contents(group, most);
+        let what = contents(self.shown, group, most);
         lines.extend((!what.is_empty()).then_some(("what", what)));
         let hit = &group.disruption;
         let gangs = hit.gangs.iter().take(if self.look.verbose { usize::MAX } else { LINES });
@@ -330,6 +333,13 @@ pub fn on(group: &Group<'_>) -> String {
 
 /// "6 nodes, 48 GPUs"
 pub fn size(group: &Group<'_>) -> String {
+    let reserved = group.steps.iter().find_map(|step| match &step.action {
+        Action::Cloud(CloudAction::Reserve(request)) => Some(request.nodes),
+        _ => None,
+    });
+    if let Some(nodes) = reserved {
+        return count(nodes, "node");
+    }
     let gpus = if group.gpus > 0 { format!(", {}", count(group.gpus, "GPU")) } else { String::new() };
     count(group.count, group.unit) + &gpus
 }
@@ -386,7 +396,7 @@ pub fn harm(hit: &Disruption) -> String {
 }
 
 /// What a group holds, where its line does not say it: which sources nodes come from, which objects are written.
-pub fn contents(group: &Group<'_>, most: usize) -> String {
+pub fn contents(shown: &Shown<'_>, group: &Group<'_>, most: usize) -> String {
     let mut sources: std::collections::BTreeMap<String, u32> = std::collections::BTreeMap::new();
     let mut named: Vec<String> = Vec::new();
     for step in &group.steps {
@@ -398,26 +408,35 @@ pub fn contents(group: &Group<'_>, most: usize) -> String {
                 };
                 *sources.entry(format!("{} {source}", request.instance_type)).or_default() += 1;
             }
-            Action::Cluster(ClusterAction::Apply(object)) => named.push(object.key.to_string()),
+            Action::Cluster(ClusterAction::Apply(object)) => {
+                let there = shown.input.observed.cluster.objects.seen().get(&object.key);
+                let moved = there.map(|there| differences(&there.body, &object.body)).unwrap_or_default();
+                let moved = if moved.is_empty() { String::new() } else { format!(": {}", list(&moved, most.min(3))) };
+                named.push(format!("{}{moved}", object.key));
+            }
             Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => named.push(key.to_string()),
+            Action::Cluster(ClusterAction::Cut { node, .. }) => named.push(node.to_string()),
+            Action::Cluster(ClusterAction::Cordon { node, .. }) if group.kind == Kind::Drain => {
+                named.push(node.to_string())
+            }
+            Action::Cluster(ClusterAction::Uncordon { node }) if group.kind == Kind::Reopen => {
+                named.push(node.to_string())
+            }
             Action::Cluster(_) | Action::Await(_) => {}
-            Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Reboot { .. }) => {}
+            Action::Cloud(CloudAction::Terminate { slot, instance } | CloudAction::Reboot { slot, instance }) => {
+                named.push(format!("{slot} ({instance})"));
+            }
             Action::Cloud(_) => named.push(action(&step.action)),
             Action::Record(_) if group.kind == Kind::Record => named.push(action(&step.action)),
             Action::Record(_) => {}
         }
     }
-    let sources = sources.into_iter().map(|(source, number)| format!("{number} × {source}"));
-    let mut all: Vec<String> = sources.collect();
-    if group.kind == Kind::Create {
-        all.extend(by_kind(&named));
-    } else {
-        all.extend(named);
+    let sources: Vec<String> = sources.into_iter().map(|(source, number)| format!("{number} × {source}")).collect();
+    let named = if group.kind == Kind::Create { by_kind(&named) } else { named };
+    match (list(&named, most), list(&sources, most)) {
+        (named, sources) if named.is_empty() || sources.is_empty() => named + &sources,
+        (named, sources) => format!("{named}, by {sources}"),
     }
-    if group.kind != Kind::Launch && all.is_empty() && group.unit == "node" {
-        all = group.disruption.nodes.iter().map(|node| node.to_string()).collect();
-    }
-    list(&all, most)
 }
 
 /// "4 ClusterQueue, 4 LocalQueue": many objects by their kinds, few by their names.

@@ -191,7 +191,7 @@ impl Page<'_> {
             if !group.why.is_empty() {
                 item(cell(&group.why));
             }
-            let what = contents(group, 20);
+            let what = contents(self.shown, group, 20);
             if !what.is_empty() {
                 item(cell(&what));
             }

@@ -36,8 +36,8 @@ fn a_plan_tells_who_is_disturbed_first() {
     Changes, the riskiest first
       -+ replace  pool/train  2 nodes, 16 GPUs  5 pods, 1 gang of nlp and vision, ~80 GPU-h at risk, 1 PDB in the way; 4–19 min
            why    launched from another template than the documents ask for
-           what   2 × p5.48xlarge in cr-0aaa, us-west-2a
-           gang   vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, last saved 3 h 20 min ago
+           what   train/1 (i-train-1) and train/2 (i-train-2), by 2 × p5.48xlarge in cr-0aaa, us-west-2a
+           gang   vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, up to 3 h 20 min of unsaved work
            PDB    nlp/eval-server allows no eviction now
            lost   nlp/scratch: nobody makes it again, or its local data goes with it
            asks   needs an approval
@@ -67,7 +67,7 @@ fn a_plan_tells_who_is_disturbed_first() {
              pool/serve    2 nodes lent by serving to vision, cut whole  9 pods of serving
 
     Released: no longer in the documents, so no longer managed. Nothing is destroyed
-      pool/old, left as it is: 2 nodes, $65.54 an hour,
+      pool/old, left as it is: 2 nodes, $65.54 an hour
 
     Good to know
       pool/serve: i-0stray is tagged as ours, and nothing explains it
@@ -88,36 +88,36 @@ fn every_step_is_told_to_whoever_asks() {
     let (_, changes) = text.split_once("Changes, the riskiest first\n").unwrap();
     let (changes, _) = changes.split_once("\n\n").unwrap();
     assert_snapshot!(changes, @"
-           -+ replace  pool/train  2 nodes, 16 GPUs  5 pods, 1 gang of nlp and vision, ~80 GPU-h at risk, 1 PDB in the way; 4–19 min
-                why    launched from another template than the documents ask for
-                what   2 × p5.48xlarge in cr-0aaa, us-west-2a
-                gang   vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, last saved 3 h 20 min ago
-                PDB    nlp/eval-server allows no eviction now
-                lost   nlp/scratch: nobody makes it again, or its local data goes with it
-                asks   needs an approval
-                step   cordon train-1 (replace) (1–2 s)
-                step   wait until the cordon of train-1 has settled (5–6 s, after 1)
-                step   wait until train-1 is empty (0–5 min, after 2)
-                step   terminate train/1 (i-train-1) (1–3 min, after 1)
-                step   launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min, after 1)
-                step   suspend workload w-0 (1–2 s, after 1)
-                step   cordon train-2 (replace) (1–2 s)
-                step   wait until the cordon of train-2 has settled (5–6 s, after 1)
-                step   wait until train-2 is empty (0–5 min, after 2)
-                step   terminate train/2 (i-train-2) (1–3 min, after 1)
-                step   launch train/2 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min, after 1)
-           +  launch   pool/serve  1 node, 8 GPUs    disturbs nobody; +$21.96/h; 2–5 min
-                why    the pool is short of nodes
-                what   1 × p4d.24xlarge on demand, us-west-2a
-                asks   needs an approval
-                step   launch serve/3 (p4d.24xlarge, us-west-2a, on demand) (2–5 min)
-           +  create   cluster     1 object          disturbs nobody; 0–1 s
-                what   Topology/train
-                step   write Topology/train (0–1 s)
-           ·  record   cluster     1 note
-                what   forget pool old
-                step   forget pool old
-           ");
+    -+ replace  pool/train  2 nodes, 16 GPUs  5 pods, 1 gang of nlp and vision, ~80 GPU-h at risk, 1 PDB in the way; 4–19 min
+         why    launched from another template than the documents ask for
+         what   train/1 (i-train-1) and train/2 (i-train-2), by 2 × p5.48xlarge in cr-0aaa, us-west-2a
+         gang   vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, up to 3 h 20 min of unsaved work
+         PDB    nlp/eval-server allows no eviction now
+         lost   nlp/scratch: nobody makes it again, or its local data goes with it
+         asks   needs an approval
+         step   cordon train-1 (replace) (1–2 s)
+         step   wait until the cordon of train-1 has settled (5–6 s, after 1)
+         step   suspend workload w-0 (1–2 s, after 1)
+         step   wait until train-1 is empty (0–5 min, after 2)
+         step   terminate train/1 (i-train-1) (1–3 min, after 1)
+         step   launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min, after 1)
+         step   cordon train-2 (replace) (1–2 s)
+         step   wait until the cordon of train-2 has settled (5–6 s, after 1)
+         step   wait until train-2 is empty (0–5 min, after 2)
+         step   terminate train/2 (i-train-2) (1–3 min, after 1)
+         step   launch train/2 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min, after 1)
+    +  launch   pool/serve  1 node, 8 GPUs    disturbs nobody; +$21.96/h; 2–5 min
+         why    the pool is short of nodes
+         what   1 × p4d.24xlarge on demand, us-west-2a
+         asks   needs an approval
+         step   launch serve/3 (p4d.24xlarge, us-west-2a, on demand) (2–5 min)
+    +  create   cluster     1 object          disturbs nobody; 0–1 s
+         what   Topology/train
+         step   write Topology/train (0–1 s)
+    ·  record   cluster     1 note
+         what   forget pool old
+         step   forget pool old
+    ");
     assert_eq!(changes.lines().filter(|line| line.contains(" step ")).count(), plan.steps.len());
 }
 
@@ -134,13 +134,11 @@ fn colours_add_nothing_but_colour() {
 fn that_there_are_no_changes_is_always_said() {
     let input = sample::input();
     assert_snapshot!(plain(&input, &empty_plan()), @"
-         -  remove   pool/serve        1 node, 8 GPUs    disturbs nobody
-         !  drain    pool/train        1 node, 8 GPUs    disturbs nobody
-         -+ replace  pool/serve        1 node, 8 GPUs    disturbs nobody
-         $  buy      reservation/july  1 Capacity Block  disturbs nobody; $371,002.88 upfront
-         +  launch   pool/serve        1 node, 8 GPUs    disturbs nobody
-         +  create   cluster           1 object          disturbs nobody
-         ");
+    Fleet test at Mon 2026-11-02 19:55 -08:00 (America/Los_Angeles), revision 9bd0e1c4d5e6, plan 7c1e2f0a9b3c
+    No changes. The fleet is as the documents say.
+
+    Plan: no changes.
+    ");
     let held = Plan { held: sample::plan(&input).held, ..empty_plan() };
     let said = plain(&input, &held);
     assert!(said.contains("No changes. Something is wanted, and all of it is held: 4 held.\n"), "{said}");
@@ -259,16 +257,16 @@ fn a_comment_tells_the_verdict_first() {
 
     - **replace pool/train**, 2 nodes, 16 GPUs
       - launched from another template than the documents ask for
-      - 2 × p5.48xlarge in cr-0aaa, us-west-2a
-      - gang vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, last saved 3 h 20 min ago
+      - train/1 (i-train-1) and train/2 (i-train-2), by 2 × p5.48xlarge in cr-0aaa, us-west-2a
+      - gang vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, up to 3 h 20 min of unsaved work
       - PodDisruptionBudget nlp/eval-server allows no eviction now
       - nlp/scratch is lost: nobody makes it again, or its local data goes with it
       - cordon train-1 (replace)
       - wait until the cordon of train-1 has settled
+      - suspend workload w-0
       - wait until train-1 is empty
       - terminate train/1 (i-train-1)
       - launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa)
-      - suspend workload w-0
       - cordon train-2 (replace)
       - wait until the cordon of train-2 has settled
       - wait until train-2 is empty
@@ -299,7 +297,7 @@ fn a_comment_tells_the_verdict_first() {
 
     **Released from management; nothing is destroyed**
 
-    - pool/old, left as it is: 2 nodes, $65.54 an hour,
+    - pool/old, left as it is: 2 nodes, $65.54 an hour
     "#);
 }
 

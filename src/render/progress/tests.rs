@@ -36,15 +36,13 @@ fn every_event_is_a_line_that_says_what_and_why() {
         line(&Event { at, step: step.into(), kind }, &plan, &zone)
     });
     assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
-        19:55  cordon train-1 (replace) …
-        19:55:01  cordon train-1 (replace): done
-        19:55:03  wait until the cordon of train-1 has settled: done
-        19:55:04  wait until train-1 is empty: vision/pretrain-7-0 and 4 more are still on train-1
-        19:55:05  terminate train/1 (i-train-1): left out, because it is not as planned: nlp/new came to train-1; the next plan decides
-        19:55:06  launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa): left out, because this was not done: terminate train/1 (i-train-1)
-        19:55:07  launch serve/3 (p4d.24xlarge, us-west-2a, on demand): failed (noCapacity): InsufficientInstanceCapacity: \u{1b}[31mnone
-        19:55:08  suspend workload w-0: left out, frozen by ana: incident 4711
-        19:55:09  suspend workload w-0: left out, not approved: drain pool/train is not covered
-        19:55:11  unheard-of: done
-        "#);
+    19:55:01  cordon train-1 (replace): done
+    19:55:04  wait until train-1 is empty: vision/pretrain-7-0 and 4 more are still on train-1
+    19:55:05  terminate train/1 (i-train-1): left out, because it is not as planned: nlp/new came to train-1; the next plan decides
+    19:55:06  launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa): left out, because this was not done: terminate train/1 (i-train-1)
+    19:55:07  launch serve/3 (p4d.24xlarge, us-west-2a, on demand): failed (noCapacity): InsufficientInstanceCapacity: \u{1b}[31mnone
+    19:55:08  suspend workload w-0: left out, frozen by ana: incident 4711
+    19:55:09  suspend workload w-0: left out, not approved: drain pool/train is not covered
+    19:55:11  unheard-of: done
+    "#);
 }

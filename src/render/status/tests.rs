@@ -54,46 +54,46 @@ fn what_it_waits_for_is_told_with_what_to_do() {
     let plan = crate::plan::Plan { held: sample::plan(&input).held, ..sample::empty_plan() };
     let status = Status::of(&input, &plan);
     assert_snapshot!(human(&status, "clusters/demo", false), @"
-Fleet test at Mon 2026-11-02 23:00 -08:00 (America/Los_Angeles), revision 9bd0e1c4d5e6
-Frozen: stopped; 4 wanted changes held
+    Fleet test at Mon 2026-11-02 23:00 -08:00 (America/Los_Angeles), revision 9bd0e1c4d5e6
+    Frozen: stopped; 4 wanted changes held
 
-POOL   TYPE          WANTED  READY  DRAINING  LAUNCHING  MISSING  LAYOUT
-serve  p4d.24xlarge       3      2         0          0        1  halves 2/1 + whole 0/2
-train  p5.48xlarge        4      2         1          0        1  whole 4/4               1 spare, 1 not ready
+    POOL   TYPE          WANTED  READY  DRAINING  LAUNCHING  MISSING  LAYOUT
+    serve  p4d.24xlarge       3      2         0          0        1  halves 2/1 + whole 0/2
+    train  p5.48xlarge        4      2         1          0        1  whole 4/4               1 spare, 1 not ready
 
-RESERVATION  STATE   HELD  USED  IDLE  IDLE COST  END
-h100         active     4     4     0       $0/h  never
+    RESERVATION  STATE   HELD  USED  IDLE  IDLE COST  END
+    h100         active     4     4     0       $0/h  never
 
-QUOTA    POOL   GUARANTEED    ON LOAN TO IT  USED     BORROWED  LENT          WAITING
-nlp      train  8 GPUs        -              -        -         8 GPUs              1
-serving  serve  16 × 3g.20gb  -              -        -         32 × 3g.20gb        0
-vision   serve  -             16 GPUs        -        -         -                   0
-         train  16 GPUs       -              24 GPUs  8 GPUs    -
+    QUOTA    POOL   GUARANTEED    ON LOAN TO IT  USED     BORROWED  LENT          WAITING
+    nlp      train  8 GPUs        -              -        -         8 GPUs              1
+    serving  serve  16 × 3g.20gb  -              -        -         32 × 3g.20gb        0
+    vision   serve  -             16 GPUs        -        -         -                   0
+             train  16 GPUs       -              24 GPUs  8 GPUs    -
 
-TIDE     PHASE  NEXT TURN                LENT  RETURNING
-nightly  low    reclaiming at Tue 05:45     2          0
+    TIDE     PHASE  NEXT TURN                LENT  RETURNING
+    nightly  low    reclaiming at Tue 05:45     2          0
 
-Frozen: the whole fleet, by ana since 23:00: incident 4711
-  to lift it: tidewright thaw --dir clusters/demo
-Frozen: node/train-3, by ana since 23:00: incident 4711
-  to lift it: tidewright thaw node/train-3 --dir clusters/demo
-Quarantined: train-0, by bo at 23:00: ECC errors
-  to return it: tidewright return train-0 --dir clusters/demo
-Hands off: train-2
+    Frozen: the whole fleet, by ana since 23:00: incident 4711
+      to lift it: tidewright thaw --dir clusters/demo
+    Frozen: node/train-3, by ana since 23:00: incident 4711
+      to lift it: tidewright thaw node/train-3 --dir clusters/demo
+    Quarantined: train-0, by bo at 23:00: ECC errors
+      to return it: tidewright return train-0 --dir clusters/demo
+    Hands off: train-2
 
-Waiting
-  pool/train: replace 1 node
-    waits until Tue 10:00; done by Tue 10:25
-  pool/train: launch a node for train/4, and 1 more like it
-    waits the cloud had no p5.48xlarge in us-west-2a; asked again at 23:05
-  pool/serve: re-cut 1 node from whole to halves
-    waits frozen by ana since 21:30: incident 4711
-    to do tidewright thaw pool/serve --dir clusters/demo
-  all of it: tidewright plan clusters/demo
+    Waiting
+      pool/train: replace 1 node
+        waits: until Tue 10:00; done by Tue 10:25
+      pool/train: launch a node for train/4, and 1 more like it
+        waits: the cloud had no p5.48xlarge in us-west-2a; asked again at 23:05
+      pool/serve: re-cut 1 node from whole to halves
+        waits: frozen by ana since 21:30: incident 4711
+        to do: tidewright thaw pool/serve --dir clusters/demo
+      all of it: tidewright plan clusters/demo
 
-Not read, so nothing is removed because of it
-  DescribeSpotPriceHistory: RequestLimitExceeded
-");
+    Not read, so nothing is removed because of it
+      DescribeSpotPriceHistory: RequestLimitExceeded
+    ");
     let painted = human(&status, "clusters/demo", true);
     assert_eq!(anstream::adapter::strip_str(&painted).to_string(), human(&status, "clusters/demo", false));
 }

@@ -26,6 +26,23 @@ fn a_fleet_that_is_as_git_says_is_converged() {
 }
 
 #[test]
+fn a_node_that_was_never_cut_counts_for_what_it_shows() {
+    let mut input = sample::input();
+    let order = |value: &str| std::collections::BTreeMap::from([("nvidia.com/mig.config".into(), value.into())]);
+    let layouts = &mut input.desired.pools.get_mut("train").unwrap().layouts;
+    layouts.get_mut("whole").unwrap().labels = order("tw-whole");
+    let whole = |input: &PlanInput| pool(&of(input), "train").layouts["whole"].cut;
+    assert_eq!(whole(&input), 4);
+    // One that was cut into something else, and one that says that it failed.
+    sample::with_node(&mut input, "train-0", |node| node.labels = order("tw-slices"));
+    sample::with_node(&mut input, "train-1", |node| {
+        node.labels = order("tw-whole");
+        node.labels.insert("nvidia.com/mig.config.state".into(), "failed".into());
+    });
+    assert_eq!(whole(&input), 2);
+}
+
+#[test]
 fn every_slot_is_counted_once_whatever_happened_to_it() {
     let mut input = sample::input();
     let now = input.now;

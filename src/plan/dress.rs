@@ -1,0 +1,128 @@
+//! The labels and taints of a node: put on, put right, taken off.
+
+use std::collections::BTreeMap;
+
+use super::draft::Draft;
+use super::drain::{Steps, step_id};
+use super::serving::uncordon;
+use super::slots::{push, standing};
+use super::types::*;
+use super::view::{PoolView, SlotView, View};
+use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, LedgerChange, Verb};
+use crate::fleet::launch::Taint;
+use crate::ids::{NodeName, SlotId};
+use crate::observed::NodeSeen;
+
+pub fn claim(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, made: &mut Steps) {
+    let generation = slot.generation() + 1;
+    let change = LedgerChange::Claimed { slot: slot.id.clone(), node: node.clone() };
+    made.push(step_id("claim", &slot.id, generation), Action::Record(change), vec![Fact::Ready(node.clone())], (1, 2));
+    made.with(Effects::one(Verb::Claim, thing(pool.name), Amount::count(1)));
+    let Some(seen) = view.input.observed.cluster.nodes.seen().get(node) else { return };
+    if let Some(action) = dressing(view, pool, slot, node, seen, false) {
+        made.push(step_id("dress", &slot.id, generation), action, vec![Fact::Ready(node.clone())], (1, 2));
+    }
+}
+
+/// Takes our labels and taints off an existing node and lets it go.
+pub fn release(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, made: &mut Steps) {
+    let generation = slot.generation();
+    let objects = view.input.desired.pools.get(pool.name);
+    let keys = objects.into_iter().flat_map(|objects| objects.labels.keys().cloned());
+    let keys = keys.chain([POOL.into(), SLOT.into(), DRESSED.into()]);
+    let labels = keys.map(|key: String| (key, None)).collect();
+    let remove_taints = pool.spec.taints.clone();
+    let action = ClusterAction::Dress { node: node.clone(), labels, taints: vec![], remove_taints };
+    made.push(
+        step_id("undress", &slot.id, generation),
+        Action::Cluster(action),
+        vec![Fact::Empty(node.clone())],
+        (1, 2),
+    );
+    made.with(Effects::one(Verb::Release, thing(pool.name), Amount::count(1)));
+    let change = LedgerChange::Unclaimed { slot: slot.id.clone() };
+    made.push(step_id("unclaim", &slot.id, generation), Action::Record(change), vec![], (1, 2));
+    uncordon(made, node, slot);
+}
+
+/// Labels and taints as the pool wants them.
+#[allow(clippy::too_many_arguments)]
+pub fn dress(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    node: &NodeName,
+    seen: &NodeSeen,
+    remove_starting: bool,
+    reason: Reason,
+    draft: &mut Draft,
+) {
+    let on = thing(pool.name);
+    let mut made = Steps::new(standing(&on, &reason));
+    let conditions = super::health::admission(view, pool);
+    if remove_starting && !conditions.is_empty() {
+        let fact = Fact::Admitted { node: node.clone(), conditions };
+        made.push(step_id("admitted", &slot.id, slot.generation()), Action::Await(fact), vec![], (30, 1200));
+    }
+    if let Some(action) = dressing(view, pool, slot, node, seen, remove_starting) {
+        made.push(step_id("dress", &slot.id, slot.generation()), action, vec![Fact::Ready(node.clone())], (1, 2));
+    }
+    if slot.mark.is_some() {
+        uncordon(&mut made, node, slot);
+    }
+    if let Reason::Drift { by } = &reason {
+        draft.drift.push(Drift {
+            what: format!("node {node}"),
+            by: by.clone(),
+            at: None,
+            from: "the labels and taints of its pool".into(),
+            to: "others".into(),
+            step: made.last.clone(),
+        });
+    }
+    push(draft, &on, vec![node.clone()], format!("label {node} as {}", slot.id), reason.clone(), false, made.steps);
+}
+
+/// The labels that a slot's node should carry, with the digest of all of it.
+pub fn clothes(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotId) -> (BTreeMap<String, String>, Vec<Taint>) {
+    let objects = view.input.desired.pools.get(pool.name);
+    let mut labels = objects.map(|objects| objects.labels.clone()).unwrap_or_default();
+    labels.insert(POOL.into(), pool.name.to_string());
+    labels.insert(SLOT.into(), slot.index.to_string());
+    let taints: Vec<Taint> = objects.map(|objects| objects.taints.clone()).unwrap_or_default();
+    let taints: Vec<Taint> = taints.into_iter().filter(|taint| taint.key != STARTING_TAINT).collect();
+    let digest = crate::effect::digest_of(&(&labels, &taints));
+    // A label's value holds 63 characters.
+    labels.insert(DRESSED.into(), digest.as_str()[..16].into());
+    (labels, taints)
+}
+
+fn dressing(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    node: &NodeName,
+    seen: &NodeSeen,
+    remove_starting: bool,
+) -> Option<Action> {
+    let (labels, taints) = clothes(view, pool, &slot.id);
+    let labels: BTreeMap<String, Option<String>> = labels
+        .into_iter()
+        .filter(|(key, value)| seen.labels.get(key) != Some(value))
+        .map(|(key, value)| (key, Some(value)))
+        .collect();
+    let taints: Vec<Taint> = taints.into_iter().filter(|taint| !seen.taints.contains(taint)).collect();
+    let starting = |taint: &&Taint| remove_starting && taint.key == STARTING_TAINT;
+    let remove_taints: Vec<Taint> = seen.taints.iter().filter(starting).cloned().collect();
+    let nothing = labels.is_empty() && taints.is_empty() && remove_taints.is_empty();
+    let action = ClusterAction::Dress { node: node.clone(), labels, taints, remove_taints };
+    (!nothing).then_some(Action::Cluster(action))
+}
+
+/// Whether a node carries what its pool wants.
+pub fn is_dressed(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, seen: &NodeSeen) -> bool {
+    let (labels, taints) = clothes(view, pool, &slot.id);
+    labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value))
+        && taints.iter().all(|taint| seen.taints.contains(taint))
+}

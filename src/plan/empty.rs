@@ -1,0 +1,242 @@
+//! A slot without a node in service: filled, waited for, or closed.
+
+use super::draft::Draft;
+use super::drain::{Purpose, Steps, step_id};
+use super::dress::claim;
+use super::launch::{self, Supply};
+use super::slots::{Shared, hold, push, record, standing};
+use super::steps::held;
+use super::types::*;
+use super::view::{Body, LOST_AFTER, PoolView, SlotView, View};
+use super::wish::never_came;
+use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LedgerChange, Verb};
+use crate::fleet::policy::Remedy;
+use crate::ids::ReservationId;
+use crate::observed::Market;
+
+/// A slot without a node that serves.
+pub fn empty_slot(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &mut Shared, draft: &mut Draft) {
+    let on = thing(pool.name);
+    let generation = slot.generation();
+    let wanted = slot.part.is_some();
+    match slot.body {
+        Body::Serving => {}
+        Body::Nothing if wanted => {
+            fill(view, pool, slot, None, Steps::new(standing(&on, &Reason::SlotEmpty)), shared, draft)
+        }
+        Body::Nothing => {}
+        Body::InFlight(intent) => {
+            let reason = Reason::Unanswered;
+            let mut made = Steps::new(standing(&on, &reason));
+            let request = &intent.request;
+            let action = Action::Cloud(CloudAction::Launch(request.clone()));
+            made.push(step_id("launch", &slot.id, request.generation), action, vec![], (60, 180));
+            made.with(Effects::one(Verb::Launch, on.clone(), Amount::count(1)));
+            push(
+                draft,
+                &on,
+                vec![],
+                format!("ask again for the node of {}", slot.id),
+                reason.clone(),
+                false,
+                made.steps,
+            );
+        }
+        Body::Found(id) => {
+            let launched = slot.instance.map_or(view.now, |(_, seen)| seen.launched);
+            let tagged = slot.instance.and_then(|(_, seen)| seen.tag.as_ref()).map_or(generation, |tag| tag.generation);
+            let answers = slot.record.is_some_and(|record| record.intent.is_some());
+            let (slot_id, instance) = (slot.id.clone(), id.clone());
+            let change = if answers {
+                LedgerChange::Launched { slot: slot_id, instance, at: launched }
+            } else {
+                LedgerChange::Adopted { slot: slot_id, instance, generation: tagged, launched }
+            };
+            record(
+                draft,
+                &on,
+                step_id("adopt", &slot.id, generation),
+                change,
+                format!("remember that {id} is in {}", slot.id),
+            );
+        }
+        Body::Missing => missing(view, pool, slot, draft),
+        Body::Dying | Body::Dead => {
+            let mut made = Steps::new(standing(&on, &Reason::Bookkeeping));
+            let freed = leave(&mut made, slot, wanted);
+            if wanted {
+                fill(view, pool, slot, freed.as_ref(), made, shared, draft);
+            } else {
+                let wanted = format!("close {}, whose node is gone", slot.id);
+                push(draft, &on, vec![], wanted, Reason::Bookkeeping, false, made.steps);
+            }
+        }
+        Body::Starting => starting(view, pool, slot, shared, draft),
+        Body::Odd => {
+            let state = slot.instance.map(|(id, seen)| format!("{id} is {:?}", seen.state)).unwrap_or_default();
+            let why = format!("{state}: start or terminate it, nobody here stopped it");
+            hold(draft, &on, format!("a node in service in {}", slot.id), Reason::SlotEmpty, WaitingOn::Person(why));
+        }
+    }
+}
+
+/// Waits until an instance is gone, and remembers it. Says whose place comes free.
+pub fn leave(made: &mut Steps, slot: &SlotView<'_>, refilled: bool) -> Option<ReservationId> {
+    let generation = slot.generation();
+    let mut freed = None;
+    if let Some((id, seen)) = slot.instance
+        && slot.body != Body::Dead
+    {
+        let gone = Action::Await(Fact::Gone(id.clone()));
+        made.push(step_id("gone", &slot.id, generation), gone, vec![], (120, 420));
+        freed.clone_from(&seen.reservation);
+    }
+    let slot_id = slot.id.clone();
+    let change = if refilled { LedgerChange::Lost { slot: slot_id } } else { LedgerChange::Closed { slot: slot_id } };
+    made.push(step_id("forget", &slot.id, generation), Action::Record(change), vec![], (1, 2));
+    freed
+}
+
+/// Gives a slot a node, after the steps that are made already.
+pub fn fill(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    freed: Option<&ReservationId>,
+    mut made: Steps,
+    shared: &mut Shared,
+    draft: &mut Draft,
+) {
+    let on = thing(pool.name);
+    let replaces_dead = slot.record.is_some_and(|record| record.lost) || slot.body == Body::Dead;
+    let reason = Reason::SlotEmpty;
+    let sentence = format!("a node for {}", slot.id);
+    if view.input.observed.cloud.instances.gap().is_some() && pool.spec.capacity.iter().any(is_launched) {
+        let gap = view.input.observed.cloud.instances.gap().cloned().expect("just seen");
+        return hold(draft, &on, sentence, reason, WaitingOn::Unread(gap));
+    }
+    let supply = shared.room.supply(view, pool, slot, freed, replaces_dead);
+    let consent = match &supply {
+        Supply::Launch { request, .. } => consent_of(request.market, replaces_dead),
+        _ => Consent::Standing,
+    };
+    made.purpose = Purpose { why: "launch", consent, ..standing(&on, &reason) };
+    match supply {
+        Supply::Launch { request, usd_hour, wait_for } => {
+            launch::steps(view, pool, &mut made, &request, usd_hour, wait_for.as_ref());
+            let wanted = format!("launch a node for {}", slot.id);
+            push(draft, &on, vec![], wanted, reason.clone(), false, made.steps);
+        }
+        Supply::Claim(node) => {
+            claim(view, pool, slot, &node, &mut made);
+            push(
+                draft,
+                &on,
+                vec![node.clone()],
+                format!("claim {node} for {}", slot.id),
+                reason.clone(),
+                false,
+                made.steps,
+            );
+        }
+        Supply::Wait(waiting_on) => {
+            // What only remembers is done whatever the launch waits for.
+            if !made.steps.is_empty() {
+                push(draft, &on, vec![], format!("free {}", slot.id), Reason::Bookkeeping, false, made.steps);
+            }
+            let effects = Effects::one(Verb::Launch, on.clone(), Amount::count(1));
+            draft.held.push(Held { effects, ..held(&on, sentence, reason.clone(), waiting_on) });
+        }
+    }
+}
+
+fn is_launched(source: &crate::fleet::pool::Source) -> bool {
+    !matches!(source, crate::fleet::pool::Source::Existing { .. })
+}
+
+fn consent_of(market: Market, replaces_dead: bool) -> Consent {
+    match market {
+        Market::Reserved | Market::Block => Consent::Standing,
+        Market::OnDemand | Market::Spot if replaces_dead => Consent::Standing,
+        Market::OnDemand | Market::Spot => Consent::Asked,
+    }
+}
+
+/// An instance that is not listed: remembered, then believed lost if it stays away and its node says nothing.
+fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mut Draft) {
+    let on = thing(pool.name);
+    let generation = slot.generation();
+    let name =
+        slot.instance_id().map(ToString::to_string).or_else(|| slot.record?.node.as_ref().map(ToString::to_string));
+    let name = name.unwrap_or_default();
+    if slot.node.is_some_and(|(_, node)| node.ready) {
+        return draft.note(
+            on,
+            format!("{name} of {} is not listed by the cloud, and its node is ready: it is left alone", slot.id),
+        );
+    }
+    let whole = if slot.is_existing() {
+        view.input.observed.cluster.nodes.gap()
+    } else {
+        view.input.observed.cloud.instances.gap().or(view.input.observed.cluster.nodes.gap())
+    };
+    let sentence = format!("know whether {name} of {} is gone", slot.id);
+    if let Some(gap) = whole {
+        return hold(draft, &on, sentence, Reason::SlotEmpty, WaitingOn::Unread(gap.clone()));
+    }
+    if let Some((seen, trusted)) = view.shrunk {
+        return hold(draft, &on, sentence, Reason::SlotEmpty, WaitingOn::Shrunk { seen, trusted });
+    }
+    let Some(since) = slot.record.and_then(|record| record.missing_since) else {
+        let change = LedgerChange::Missing { slot: slot.id.clone(), since: Some(view.now) };
+        return record(draft, &on, step_id("missing", &slot.id, generation), change, sentence);
+    };
+    let until = since.checked_add(LOST_AFTER).unwrap_or(since);
+    if view.now < until {
+        return hold(draft, &on, sentence, Reason::SlotEmpty, WaitingOn::Until(until));
+    }
+    let change = match (slot.is_existing(), slot.part.is_some()) {
+        (true, _) => LedgerChange::Unclaimed { slot: slot.id.clone() },
+        (false, true) => LedgerChange::Lost { slot: slot.id.clone() },
+        (false, false) => LedgerChange::Closed { slot: slot.id.clone() },
+    };
+    record(draft, &on, step_id("lost", &slot.id, generation), change, format!("{name} of {} is gone", slot.id));
+}
+
+/// A node that is on its way: waited for. One that is not wanted any more is given up before it serves, and one that
+/// does not come is replaced.
+fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &mut Shared, draft: &mut Draft) {
+    let on = thing(pool.name);
+    let generation = slot.generation();
+    if slot.record.is_some_and(|record| record.missing_since.is_some()) && slot.instance.is_some() {
+        let change = LedgerChange::Missing { slot: slot.id.clone(), since: None };
+        record(draft, &on, step_id("missing", &slot.id, generation), change, format!("{} is listed again", slot.id));
+    }
+    let wanted = slot.part.is_some();
+    let unjoined = slot.node.is_none() && view.input.observed.cluster.nodes.gap().is_none();
+    if let Some((instance, seen)) = slot.instance.filter(|_| unjoined && (!wanted || never_came(view, slot))) {
+        let symptom = || Reason::Sick { remedy: Remedy::Replace, symptom: "it did not join the cluster".into() };
+        let reason = if wanted { symptom() } else { Reason::NotWanted };
+        let mut made = Steps::new(standing(&on, &reason));
+        // It registers with a taint that keeps everything off, so nothing can be on it.
+        let action = CloudAction::Terminate { slot: slot.id.clone(), instance: instance.clone() };
+        let requires = vec![Fact::Live(instance.clone()), Fact::Unjoined(instance.clone())];
+        made.push(step_id("terminate", &slot.id, generation), Action::Cloud(action), requires, (1, 5));
+        made.with(Effects::one(Verb::Terminate, on.clone(), Amount::count(1)));
+        leave(&mut made, slot, wanted);
+        if wanted {
+            return fill(view, pool, slot, seen.reservation.as_ref(), made, shared, draft);
+        }
+        let sentence = format!("give {} up before it joins", slot.id);
+        return push(draft, &on, vec![], sentence, reason.clone(), false, made.steps);
+    }
+    let reason = Reason::SlotEmpty;
+    let mut made = Steps::new(standing(&on, &reason));
+    let fact = match (slot.instance_id(), slot.node) {
+        (Some(instance), _) => Fact::Joined { instance: instance.clone() },
+        (None, Some((node, _))) => Fact::Ready(node.clone()),
+        (None, None) => return,
+    };
+    made.push(step_id("joined", &slot.id, generation), Action::Await(fact), vec![], (60, 300));
+    push(draft, &on, vec![], format!("the node of {} in service", slot.id), reason.clone(), false, made.steps);
+}

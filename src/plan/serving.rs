@@ -1,0 +1,237 @@
+//! What a node in service gets: its wish as steps, from the first cordon to the last record.
+
+use std::collections::BTreeSet;
+
+use super::draft::{Course, Draft};
+use super::drain::{Allowance, Drain, Purpose, Steps, drain, step_id};
+use super::dress::{dress, release};
+use super::empty::leave;
+use super::launch::{self, Supply};
+use super::layout;
+use super::slots::{Shared, push, standing};
+use super::steps::held;
+use super::types::*;
+use super::view::{PoolView, SlotView, View};
+use super::wish::Wish;
+use crate::effect::{
+    Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Treated, Verb,
+};
+use crate::ids::{NodeName, Uid};
+use crate::observed::PodSeen;
+
+/// What a node in service needs.
+#[allow(clippy::too_many_arguments)]
+pub fn serving(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    wish: &Wish,
+    shared: &mut Shared,
+    ready: &mut layout::Ready,
+    held_by: Option<WaitingOn>,
+    done_by: Option<jiff::Timestamp>,
+    draft: &mut Draft,
+) {
+    let on = thing(pool.name);
+    let Some((node, seen)) = slot.node else { return };
+    let sentence = wish.sentence(&slot.id, node);
+    if let Wish::Dress { remove_starting, .. } = wish {
+        return dress(view, pool, slot, node, seen, *remove_starting, wish.reason().clone(), draft);
+    }
+    if let Wish::Watch { .. } = wish {
+        return;
+    }
+    if let Wish::Quarantine { reason, treated: Some(treated) } = wish {
+        return quarantine(slot, node, reason, treated, view, draft);
+    }
+    if let Wish::Free = wish {
+        let reason = Reason::LeftOver;
+        let mut made = Steps::new(standing(&on, &reason));
+        uncordon(&mut made, node, slot);
+        return push(draft, &on, vec![node.clone()], sentence, reason.clone(), false, made.steps);
+    }
+    let (why, reason) = (wish.why(), wish.reason().clone());
+    let purpose = Purpose { why, on: on.clone(), reason, consent: wish.consent(), pressure: wish.pressure() };
+    let begun = slot.mark.is_some();
+    let unready = match wish {
+        Wish::Cut { .. } | Wish::Replace { .. } if !begun => ready.take(view, pool, slot).err(),
+        _ => None,
+    };
+    let unready = unready.map(|(profile, keep)| WaitingOn::Budget {
+        name: format!("keepReady of {profile} in pool/{}", pool.name),
+        allowed: keep,
+        used: keep,
+    });
+    // The tail is planned in any case, so that what waits shows its effects.
+    let waits = held_by.or(unready);
+    let mut allowance = Allowance::default();
+    let allowance = if waits.is_some() { &mut allowance } else { &mut shared.allowance };
+    let drained = drain(view, allowance, slot, &purpose);
+    let (steps, last, partly) = match drained {
+        Drain::Whole { steps, last } => (steps, last, None),
+        Drain::Partly { steps, waiting_on } => (steps, None, Some(waiting_on)),
+    };
+    let partly_begun = partly.is_some() && !steps.is_empty();
+    let mut made = Steps { purpose, steps, last };
+    if partly.is_none() {
+        tail(view, pool, slot, node, wish, &mut made, shared, waits.is_some());
+    }
+    let course = Course {
+        on: on.clone(),
+        nodes: vec![node.clone()],
+        wanted: sentence.clone(),
+        reason: wish.reason().clone(),
+        has_deadline: wish.pressure().deadline.is_some(),
+        steps: made.steps,
+    };
+    match (waits, partly) {
+        (Some(waiting_on), _) => draft.held.push(Held { done_by, ..course.held(waiting_on) }),
+        (None, None) if course.steps.is_empty() => {}
+        (None, None) => draft.courses.push(course),
+        (None, Some(waiting_on)) => {
+            let mut rest = held(&on, sentence, wish.reason().clone(), waiting_on);
+            // What a budget keeps for later is part of what is asked for now.
+            let pods = left_on(view, node, &course);
+            rest.disruption = view.harm.hit(&pods);
+            rest.effects = wish.effects(&on);
+            rest.effects.add(&super::drain::drained(view, &on, &rest.disruption, &pods));
+            draft.held.push(rest);
+            if partly_begun {
+                draft.courses.push(course);
+            }
+        }
+    }
+}
+
+/// What is on a node and is not sent away by this course.
+fn left_on<'a>(view: &View<'a>, node: &NodeName, course: &Course) -> Vec<&'a PodSeen> {
+    let sent = course.steps.iter().filter_map(|step| match &step.action {
+        Action::Cluster(ClusterAction::Evict { pods, .. }) => Some(pods.iter().map(|(_, uid)| uid)),
+        _ => None,
+    });
+    let sent: BTreeSet<&Uid> = sent.flatten().collect();
+    view.harm.pods_on(node).iter().copied().filter(|pod| !sent.contains(&pod.uid)).collect()
+}
+
+/// What comes once the node is empty.
+#[allow(clippy::too_many_arguments)]
+fn tail(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    node: &NodeName,
+    wish: &Wish,
+    made: &mut Steps,
+    shared: &mut Shared,
+    is_held: bool,
+) {
+    let on = thing(pool.name);
+    let generation = slot.generation();
+    match wish {
+        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } | Wish::Watch { .. } => {}
+        Wish::Cut { state, .. } => {
+            if let Some((_, laid_out)) = layout::wanted(view, pool, slot) {
+                layout::steps(view, made, slot, node, laid_out, *state);
+                uncordon(made, node, slot);
+            }
+        }
+        Wish::Reboot { treated, .. } => {
+            let Some((instance, _)) = slot.instance else { return };
+            let action = CloudAction::Reboot { slot: slot.id.clone(), instance: instance.clone() };
+            let requires = vec![Fact::Empty(node.clone()), Fact::Live(instance.clone())];
+            made.push(step_id("reboot", &slot.id, generation), Action::Cloud(action), requires, (60, 300));
+            made.with(Effects::one(Verb::Reboot, on, Amount::count(1)));
+            treat(made, slot, treated);
+            let ready = Action::Await(Fact::Ready(node.clone()));
+            made.push(step_id("back", &slot.id, generation), ready, vec![], (60, 600));
+            uncordon(made, node, slot);
+        }
+        Wish::Remove { voluntary, .. } => {
+            if slot.is_existing() {
+                return release(view, pool, slot, node, made);
+            }
+            if *voluntary {
+                removing(view, pool, slot, made);
+            }
+            terminate(made, slot, node);
+            leave(made, slot, false);
+        }
+        Wish::Replace { treated, .. } => {
+            if slot.is_existing() {
+                return release(view, pool, slot, node, made);
+            }
+            if let Some(treated) = treated {
+                treat(made, slot, treated);
+            }
+            if wish.is_rollout() {
+                removing(view, pool, slot, made);
+            }
+            terminate(made, slot, node);
+            let freed = leave(made, slot, true);
+            if is_held {
+                // An approval of what waits covers the successor too.
+                return made.with(Effects::one(Verb::Launch, on, Amount::count(1)));
+            }
+            // A sick node is a dead one; whoever moves by choice stays within the limits.
+            let is_sick = matches!(wish.reason(), Reason::Sick { .. });
+            shared.room.leaves(view, pool, slot);
+            let supply = shared.room.supply(view, pool, slot, freed.as_ref(), is_sick);
+            if let Supply::Launch { request, usd_hour, wait_for } = supply {
+                launch::steps(view, pool, made, &request, usd_hour, wait_for.as_ref());
+            }
+        }
+    }
+}
+
+/// Counts a removal by choice, once.
+fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mut Steps) {
+    let counted = view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
+    let hour = jiff::SignedDuration::from_hours(1);
+    let mut counted = counted.filter(|(_, at)| view.now.duration_since(*at) < hour);
+    // An earlier node of this slot may have been removed too: that was another one.
+    let since = slot.record.and_then(|record| record.launched).unwrap_or(jiff::Timestamp::MIN);
+    if !counted.any(|(index, at)| *index == slot.id.index && since <= *at) {
+        let change = LedgerChange::Removing { slot: slot.id.clone(), at: view.now };
+        made.push(step_id("removing", &slot.id, slot.generation()), Action::Record(change), vec![], (1, 2));
+    }
+}
+
+/// Remembers that a node is out of service until a person returns it; the next plan empties it.
+fn quarantine(
+    slot: &SlotView<'_>,
+    node: &NodeName,
+    reason: &Reason,
+    treated: &Treated,
+    view: &View<'_>,
+    draft: &mut Draft,
+) {
+    let on = pool_of(&slot.id);
+    let symptom = match reason {
+        Reason::Sick { symptom, .. } => symptom.clone(),
+        _ => String::new(),
+    };
+    let quarantine = Quarantine { by: Quarantine::BY_POLICY.into(), at: view.now, reason: symptom };
+    let mut made = Steps::new(standing(&on, reason));
+    treat(&mut made, slot, treated);
+    let change = LedgerChange::Quarantine { node: node.clone(), quarantine };
+    made.push(step_id("quarantine", node, slot.generation()), Action::Record(change), vec![], (1, 2));
+    push(draft, &on, vec![node.clone()], format!("take {node} out of service"), reason.clone(), false, made.steps);
+}
+
+fn treat(made: &mut Steps, slot: &SlotView<'_>, treated: &Treated) {
+    let change = LedgerChange::Treated { slot: slot.id.clone(), treated: treated.clone() };
+    made.push(step_id("treat", &slot.id, slot.generation()), Action::Record(change), vec![], (1, 2));
+}
+
+fn terminate(made: &mut Steps, slot: &SlotView<'_>, node: &NodeName) {
+    let Some((instance, _)) = slot.instance else { return };
+    let action = CloudAction::Terminate { slot: slot.id.clone(), instance: instance.clone() };
+    let requires = vec![Fact::Empty(node.clone()), Fact::Live(instance.clone())];
+    made.push(step_id("terminate", &slot.id, slot.generation()), Action::Cloud(action), requires, (1, 5));
+    made.with(Effects::one(Verb::Terminate, pool_of(&slot.id), Amount::count(1)));
+}
+
+pub fn uncordon(made: &mut Steps, node: &NodeName, slot: &SlotView<'_>) {
+    let action = Action::Cluster(ClusterAction::Uncordon { node: node.clone() });
+    made.push(step_id("uncordon", node, slot.generation()), action, vec![], (1, 2));
+}

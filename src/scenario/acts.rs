@@ -1,0 +1,156 @@
+//! What hardware, people and the weather do to the world.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Wrong;
+use super::bench::Bench;
+use super::command::Act;
+use crate::effect::marks::HANDS_OFF;
+use crate::fleet::standing::Standing;
+use crate::ids::{InstanceType, TideName};
+use crate::provider::sim::cluster::{Acceptance, NodeJoin};
+
+type Said = Result<Vec<String>, Wrong>;
+
+pub fn act(bench: &mut Bench, act: &Act) -> Said {
+    let nothing = Ok(Vec::new());
+    match act {
+        Act::Kill(place) => {
+            let instance = bench.instance(place)?;
+            if bench.sim.kill(&instance) { nothing } else { Err(format!("{} does not run", place.0).into()) }
+        }
+        Act::Interrupt(place) => {
+            let instance = bench.instance(place)?;
+            if bench.sim.interrupt(&instance) { nothing } else { Err(format!("{} is no spot node", place.0).into()) }
+        }
+        Act::Maintenance { place, within } => {
+            let instance = bench.instance(place)?;
+            bench.sim.give_maintenance_notice(&instance, *within);
+            nothing
+        }
+        Act::Xid { .. }
+        | Act::Condition { .. }
+        | Act::Ready { .. }
+        | Act::RemoveNode(_)
+        | Act::Mig { .. }
+        | Act::Cordon { .. }
+        | Act::HandsOff { .. }
+        | Act::Label { .. } => on_node(bench, act),
+        Act::Traffic { tide, value } => {
+            let query = query(bench, tide)?;
+            match value {
+                Some(value) => bench.sim.set_guard(&query, *value, None),
+                None => bench.sim.clear_guard(&query),
+            }
+            nothing
+        }
+        Act::Capacity { kind, zone, market, left } => {
+            bench.sim.set_capacity(kind, zone, *market, *left);
+            nothing
+        }
+        Act::ForeignInstance { kind, zone } => {
+            bench.sim.add_foreign_instance(kind, zone);
+            nothing
+        }
+        Act::Existing { node, kind, gpus, labels } => {
+            let join = existing(bench, node, kind, *gpus, labels);
+            bench.sim.in_cluster(|cluster, now| cluster.existing_node(now, &join));
+            nothing
+        }
+        Act::Change { object, path, value, by } => {
+            let found = bench.sim.in_cluster(|cluster, now| cluster.observe(now));
+            let found = found.objects.seen().get(object).map(|found| found.body.clone());
+            let mut body = found.ok_or_else(|| Wrong::new(format!("there is no {object}")))?;
+            set(&mut body, path, value)?;
+            bench.sim.in_cluster(|cluster, now| cluster.change_object(now, by, object, &body))?;
+            nothing
+        }
+        Act::DeleteObject { object } => {
+            bench.sim.in_cluster(|cluster, now| cluster.delete_object(now, object))?;
+            nothing
+        }
+        Act::Acceptance(secs) => {
+            let acceptance = secs.map_or(Acceptance::Never, Acceptance::After);
+            bench.sim.in_cluster(|cluster, _| cluster.set_acceptance(acceptance));
+            nothing
+        }
+    }
+}
+
+fn on_node(bench: &mut Bench, act: &Act) -> Said {
+    let (Act::Xid { place, .. }
+    | Act::Condition { place, .. }
+    | Act::Ready { place, .. }
+    | Act::RemoveNode(place)
+    | Act::Mig { place, .. }
+    | Act::Cordon { place, .. }
+    | Act::HandsOff { place, .. }
+    | Act::Label { place, .. }) = act
+    else {
+        return Ok(Vec::new());
+    };
+    let node = bench.node(place)?;
+    bench.sim.in_cluster(|cluster, now| match act {
+        Act::Xid { code, heals, .. } => cluster.xid(now, &node, *code, *heals),
+        Act::Condition { kind, status, .. } => cluster.set_condition(now, &node, kind, *status),
+        Act::Ready { ready, .. } => cluster.set_ready(now, &node, *ready),
+        Act::RemoveNode(_) => cluster.delete_node(now, &node),
+        Act::Cordon { on, .. } => cluster.set_unschedulable(now, &node, *on),
+        Act::HandsOff { on, .. } => cluster.annotate(now, &node, HANDS_OFF, on.then_some("a person works on it")),
+        Act::Label { key, value, .. } => cluster.label(now, &node, key, value.as_deref()),
+        Act::Mig { fault, .. } => {
+            cluster.fail_next_cut(Some(node.clone()), *fault);
+            Ok(())
+        }
+        _ => Ok(()),
+    })?;
+    Ok(Vec::new())
+}
+
+/// What a tide's guard asks for.
+fn query(bench: &Bench, tide: &TideName) -> Result<String, Wrong> {
+    let target = bench.fleet()?.target_at(bench.sim.now());
+    let spec = target.standing.tides.get(tide).ok_or_else(|| Wrong::new(format!("there is no tide {tide}")))?;
+    let guard = spec.guard.as_ref().ok_or_else(|| Wrong::new(format!("{tide} has no guard")))?;
+    Ok(guard.prometheus.clone())
+}
+
+/// A node as the fleet's documents know its type, else as a plain one.
+fn existing(bench: &Bench, name: &str, kind: &InstanceType, gpus: u32, labels: &[(String, String)]) -> NodeJoin {
+    let standing = bench.fleet.as_ref().map(|fleet| fleet.target_at(bench.sim.now()).standing);
+    let shape = |standing: &Standing| {
+        let mut shapes = standing.pools.values().map(|pool| &pool.shape);
+        shapes.find(|shape| shape.instance_type == *kind).cloned()
+    };
+    let shape = standing.as_deref().and_then(shape);
+    let labels: BTreeMap<String, String> = labels.iter().cloned().collect();
+    NodeJoin {
+        name: name.into(),
+        instance: None,
+        labels,
+        taints: Vec::new(),
+        gpus,
+        gpu: shape.as_ref().and_then(|shape| shape.gpu.clone()),
+        instance_type: kind.clone(),
+        vcpus: shape.as_ref().and_then(|shape| shape.vcpus).unwrap_or(96),
+        memory_gib: shape.as_ref().and_then(|shape| shape.memory_gib).unwrap_or(1024),
+        efa: shape.as_ref().map_or(0, |shape| shape.efa),
+    }
+}
+
+/// Sets a field of a body: `spec.cohort`, `spec.resourceGroups.0.flavors.0.name`.
+fn set(body: &mut Value, path: &str, text: &str) -> Result<(), Wrong> {
+    let mut at = body;
+    for key in path.split('.') {
+        let next = match key.parse::<usize>() {
+            Ok(index) if at.is_array() => at.get_mut(index),
+            _ if at.is_object() => Some(&mut at[key]),
+            _ => None,
+        };
+        at = next.ok_or_else(|| Wrong::new(format!("`{path}` is no field of it")))?;
+    }
+    *at = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    Ok(())
+}

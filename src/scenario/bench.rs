@@ -1,0 +1,519 @@
+//! A simulated world with a fleet in it, and an operator that goes round: read, plan, judge, apply.
+//!
+//! The operator is one task that is polled here until it is done or dead: a call that never returns is a crash, and the
+//! task is dropped where it stands. Every change of the world is watched (`invariants`). Used by scripts and by the
+//! campaign.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Wrong;
+use super::command::{Command, From, Place, Run};
+use super::documents::Documents;
+use super::invariants::Watch;
+use super::print;
+use crate::apply::{ApplyError, Patience, Report, StopSignal, apply, open_approval};
+use crate::audit::{Audited, audit};
+use crate::fleet::Fleet;
+use crate::ids::{Digest, FleetUid, InstanceId, NodeName, SlotId};
+use crate::plan::{Consent, Held, PlanInput, WaitingOn, plan};
+use crate::provider::World;
+use crate::provider::sim::Sim;
+use crate::round::{Options, input};
+use crate::status::{Event, EventKind, Status};
+use crate::units::Duration;
+
+/// A world, a fleet, and who looks after it.
+#[derive(Debug)]
+pub struct Bench {
+    pub sim: Sim,
+    pub documents: Documents,
+    pub fleet: Option<Fleet>,
+    pub approval: Option<Digest>,
+    pub watch: Rc<RefCell<Watch>>,
+    /// How many gangs were submitted without a name.
+    pub gangs: u32,
+    base: PathBuf,
+    uid: FleetUid,
+}
+
+/// A plan that was judged, with what it was made from.
+#[derive(Debug)]
+pub struct Looked {
+    pub input: PlanInput,
+    pub plan: Audited,
+}
+
+/// One round of one operator.
+#[derive(Debug)]
+pub struct Round {
+    /// None where the operator died, or could not read its ledger, before there was a plan.
+    pub looked: Option<Looked>,
+    pub events: Vec<Event>,
+    pub ended: Ended,
+    pub from: Timestamp,
+    pub to: Timestamp,
+}
+
+#[derive(Debug)]
+pub enum Ended {
+    Done(Report),
+    Crashed,
+    /// Nothing could be done at all, and why.
+    Failed(String),
+}
+
+/// How rounds until the end came out.
+#[derive(Debug)]
+pub struct Converged {
+    pub rounds: u32,
+    pub crashes: u32,
+    pub end: End,
+}
+
+#[derive(Debug)]
+pub enum End {
+    Empty,
+    /// Something waits for what does not come by itself.
+    Held(Box<Looked>),
+    /// There was always something to do.
+    Rounds(Box<Looked>),
+}
+
+/// Between two rounds of the operator.
+const PAUSE: Duration = Duration::secs(10);
+/// Between two rounds in which nothing could be done and nobody said when to come back.
+const IDLE: Duration = Duration::minutes(1);
+/// Rounds in a row without any progress after which whatever waits is said to be held.
+const MOST_IDLE: u32 = 6;
+/// How often a person says yes to what comes of one change.
+const MOST_APPROVALS: u32 = 8;
+/// The quiet ends before a tide turns.
+const A_MOMENT: SignedDuration = SignedDuration::from_secs(30);
+/// How often a task is polled before it is called stuck: two operators give way to each other all the time.
+const MOST_POLLS: u32 = 1_000_000;
+
+impl Bench {
+    pub fn new(at: Timestamp, seed: u64, base: &Path) -> Self {
+        let sim = Sim::in_memory(at, seed);
+        let watch = Rc::new(RefCell::new(Watch::default()));
+        let witness = Rc::clone(&watch);
+        sim.watch(Box::new(move |state, deed, moment| witness.borrow_mut().see(state, deed, moment)));
+        let (documents, base) = (Documents::default(), base.to_path_buf());
+        Self { sim, documents, fleet: None, approval: None, watch, gangs: 0, base, uid: "demo-0001".into() }
+    }
+
+    pub fn change_documents(&mut self, command: &Command) -> Result<Vec<String>, Wrong> {
+        let mut documents = self.documents.clone();
+        match command {
+            Command::Fleet(From::Text(text)) => documents = Documents::new(text),
+            Command::Fleet(From::Directory(directory)) => documents = Documents::read(&self.base.join(directory))?,
+            Command::Edit { from, to } => documents.edit(from, to)?,
+            Command::Delete { kind, name } => documents.remove(*kind, name)?,
+            Command::Add(text) => documents.add(text),
+            _ => {}
+        }
+        self.set_documents(documents)?;
+        Ok(Vec::new())
+    }
+
+    /// Another revision of the documents.
+    pub fn set_documents(&mut self, documents: Documents) -> Result<(), Wrong> {
+        let fleet = documents.fleet(self.sim.now())?;
+        let target = fleet.target_at(self.sim.now());
+        self.sim.furnish(&target)?;
+        self.watch.borrow_mut().rules(&target.standing);
+        (self.documents, self.fleet) = (documents, Some(fleet));
+        Ok(())
+    }
+
+    pub fn fleet(&self) -> Result<&Fleet, Wrong> {
+        self.fleet.as_ref().ok_or_else(|| Wrong::new("there is no fleet yet").hint("write its documents under `fleet`"))
+    }
+
+    pub fn run(&mut self, run: &Run) -> Result<Vec<String>, Wrong> {
+        match run {
+            Run::Advance(by) => {
+                self.sim.advance(*by);
+                Ok(Vec::new())
+            }
+            Run::Plan => self.look().map(|looked| print::plan(&looked.plan)),
+            Run::Steps => self.look().map(|looked| print::steps(&looked.plan)),
+            Run::Apply => self.round().map(|round| print::round(&round)),
+            Run::TwoOperators => {
+                let rounds = self.two_rounds(1)?;
+                let one = |(number, round): (usize, &Round)| {
+                    let lines = print::round(round);
+                    lines.into_iter().map(move |line| format!("{}: {line}", number + 1)).collect::<Vec<_>>()
+                };
+                Ok(rounds.iter().enumerate().flat_map(one).collect())
+            }
+            Run::Converge { rounds } => {
+                let before = self.sim.now();
+                let counts = self.counts();
+                let converged = self.converge(*rounds)?;
+                let lasted = self.sim.now().duration_since(before);
+                Ok(print::converged(&converged, lasted, counts, self.counts()))
+            }
+            Run::Rounds(rounds) => {
+                for _ in 0..*rounds {
+                    self.round()?;
+                    self.sim.advance(PAUSE);
+                }
+                Ok(Vec::new())
+            }
+            Run::Settle => self.settle(),
+            Run::Faults => Ok(self.sim.struck().iter().map(|(name, count)| format!("{name}: {count}")).collect()),
+            Run::Status => {
+                let looked = self.look()?;
+                let status = Status::of(&looked.input, &looked.plan);
+                Ok(crate::render::status::human(&status, ".", false).lines().map(str::to_string).collect())
+            }
+            Run::Approve => self.approve(),
+            Run::Show => Ok(self.sim.summary().lines().map(str::to_string).collect()),
+            Run::Calls => Ok(print::calls(&self.sim.state().calls)),
+            Run::Health => Ok(print::nodes(&self.sim.state())),
+        }
+    }
+
+    /// The plan of this moment, judged.
+    pub fn look(&mut self) -> Result<Looked, Wrong> {
+        let world = self.sim.world();
+        let looked = drive(look(self.fleet()?, &self.uid, world), || self.sim.crashed());
+        match looked {
+            Some(looked) => looked?.map_err(Wrong::from),
+            None => {
+                self.sim.recover();
+                Err("whoever looked died".into())
+            }
+        }
+    }
+
+    /// One round of the operator.
+    pub fn round(&mut self) -> Result<Round, Wrong> {
+        let from = self.sim.now();
+        let (seen, mut events) = (RefCell::new(None), Vec::new());
+        let ended = {
+            let mut tell = |event| events.push(event);
+            let world = self.sim.world();
+            let task = operate(self.fleet()?, &self.uid, world, self.approval.as_ref(), &seen, &mut tell);
+            drive(task, || self.sim.crashed())
+        };
+        let ended = match ended {
+            Some(ended) => ended?,
+            None => {
+                self.sim.recover();
+                Ended::Crashed
+            }
+        };
+        self.check().map_err(|broken| Wrong::broken(broken).hint(print::round_hint(&events)))?;
+        Ok(Round { looked: seen.into_inner(), events, ended, from, to: self.sim.now() })
+    }
+
+    /// A round of two operators at once, who know nothing of each other; the seed says who is faster when.
+    pub fn two_rounds(&mut self, seed: u64) -> Result<[Round; 2], Wrong> {
+        let from = self.sim.now();
+        let seats = [self.sim.seat(), self.sim.seat()];
+        let seen = [RefCell::new(None), RefCell::new(None)];
+        let mut events = [Vec::new(), Vec::new()];
+        let mut ended = [None, None];
+        {
+            self.sim.interleave(seed);
+            let [first, second] = &mut events;
+            let (mut first, mut second) = (|event| first.push(event), |event| second.push(event));
+            let (fleet, approval) = (self.fleet()?, self.approval.as_ref());
+            let mut one = pin!(operate(fleet, &self.uid, seats[0].world(), approval, &seen[0], &mut first));
+            let mut two = pin!(operate(fleet, &self.uid, seats[1].world(), approval, &seen[1], &mut second));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut polls = 0;
+            while ended.iter().any(Option::is_none) {
+                for place in 0..2 {
+                    if ended[place].is_some() {
+                        continue;
+                    }
+                    let polled =
+                        if place == 0 { one.as_mut().poll(&mut context) } else { two.as_mut().poll(&mut context) };
+                    match polled {
+                        Poll::Ready(done) => ended[place] = Some(done?),
+                        Poll::Pending if seats[place].crashed() => ended[place] = Some(Ended::Crashed),
+                        Poll::Pending => {}
+                    }
+                }
+                polls += 1;
+                assert!(polls < MOST_POLLS, "two operators wait for each other");
+            }
+        }
+        self.sim.stop_interleaving();
+        self.check().map_err(Wrong::broken)?;
+        let (to, [first, second], [one, two]) = (self.sim.now(), events, seen);
+        let [first_end, second_end] = ended.map(|ended| ended.expect("the loop ended"));
+        Ok([
+            Round { looked: one.into_inner(), events: first, ended: first_end, from, to },
+            Round { looked: two.into_inner(), events: second, ended: second_end, from, to },
+        ])
+    }
+
+    /// Rounds until nothing is left to do, or nothing can be done; time passes as what is held says.
+    pub fn converge(&mut self, most: u32) -> Result<Converged, Wrong> {
+        let (mut rounds, mut crashes, mut idle) = (0, 0, 0);
+        loop {
+            let looked = match self.look() {
+                Ok(looked) => looked,
+                // The ledger could not be read this time: the next round tries again.
+                Err(wrong) if wrong.hint.is_none() && rounds < most && idle < MOST_IDLE && is_unread(&wrong) => {
+                    (rounds, idle) = (rounds + 1, idle + 1);
+                    self.sim.advance(IDLE);
+                    continue;
+                }
+                Err(wrong) => return Err(wrong),
+            };
+            if looked.plan.is_empty() {
+                return Ok(Converged { rounds, crashes, end: End::Empty });
+            }
+            if rounds >= most {
+                return Ok(Converged { rounds, crashes, end: End::Rounds(Box::new(looked)) });
+            }
+            if idle >= MOST_IDLE || (looked.plan.steps.is_empty() && waits_for_ever(&looked)) {
+                return Ok(Converged { rounds, crashes, end: End::Held(Box::new(looked)) });
+            }
+            let round = self.round()?;
+            rounds += 1;
+            crashes += u32::from(matches!(round.ended, Ended::Crashed));
+            let progress = round.events.iter().any(|event| event.kind == EventKind::Succeeded);
+            idle = if progress { 0 } else { idle + 1 };
+            match round.looked.as_ref().and_then(comes_back) {
+                Some(at) if !progress && at > self.sim.now() => {
+                    let wait = at.duration_since(self.sim.now()).as_secs();
+                    self.sim.advance(Duration::secs(u64::try_from(wait).unwrap_or(0) + 1));
+                    // A time that was named is worth waiting for: only coming back to the same is idle.
+                    idle = idle.saturating_sub(u32::from(idle < MOST_IDLE / 2));
+                }
+                _ if progress => self.sim.advance(PAUSE),
+                _ => self.sim.advance(IDLE),
+            }
+        }
+    }
+
+    /// Goes round until nothing is left to do, within the bound, and then makes no call: what must be so once nothing
+    /// goes wrong any more. A person approves whatever asks for it.
+    fn settle(&mut self) -> Result<Vec<String>, Wrong> {
+        let mut rounds = 0;
+        for _ in 0..MOST_APPROVALS {
+            let looked = self.look()?;
+            if !looked.plan.is_empty() {
+                self.approve()?;
+            }
+            let converged = self.converge(bound(&looked))?;
+            rounds += converged.rounds;
+            match converged.end {
+                End::Empty => {
+                    self.stays_quiet(100)?;
+                    return Ok(vec![format!("settled after {rounds} rounds")]);
+                }
+                End::Held(looked) if asks(&looked) => {}
+                End::Held(looked) if looked.plan.steps.is_empty() && all_may_wait(&looked.plan.held) => {
+                    return Ok(print::held(&looked.plan.held));
+                }
+                End::Held(looked) | End::Rounds(looked) => {
+                    let lines = print::plan(&looked.plan).join("\n    ");
+                    return Err(Wrong::broken(format!("it does not settle within {rounds} rounds:\n    {lines}")));
+                }
+            }
+        }
+        Err(Wrong::broken(format!("it asks for approvals for ever, {MOST_APPROVALS} of them were given")))
+    }
+
+    /// Rounds in which no call changes or tries to change anything; over at the next turn of a tide.
+    fn stays_quiet(&mut self, rounds: u32) -> Result<(), Wrong> {
+        let before = self.sim.state().calls.total;
+        for round in 1..=rounds {
+            let soon = self.sim.now().checked_add(A_MOMENT).unwrap_or(Timestamp::MAX);
+            if !self.fleet()?.transitions(self.sim.now(), soon).is_empty() {
+                break;
+            }
+            self.round()?;
+            let calls = self.sim.state().calls.clone();
+            if let Some(call) = calls.log.back().filter(|_| calls.total > before) {
+                let what = format!("{} {}: {}", call.verb, call.what, call.answer);
+                return Err(Wrong::broken(format!("in quiet round {round} somebody called {what}")));
+            }
+            self.sim.advance(Duration::secs(1));
+        }
+        Ok(())
+    }
+
+    fn approve(&mut self) -> Result<Vec<String>, Wrong> {
+        let looked = self.look()?;
+        let (digest, effects) = (&looked.plan.digest, &looked.plan.effects);
+        let opened = drive(open_approval(self.sim.world(), digest, effects, "a person"), || self.sim.crashed());
+        if opened.is_none() {
+            self.sim.recover();
+        }
+        opened.ok_or("whoever approved died")?.map_err(|error| Wrong::new(error.to_string()))?;
+        self.approval = Some(digest.clone());
+        Ok(print::effects(effects))
+    }
+
+    /// Launches and terminations so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let calls = &self.sim.state().calls;
+        (calls.changed("launch"), calls.changed("terminate"))
+    }
+
+    /// What was broken that must never be.
+    pub fn check(&self) -> Result<(), String> {
+        self.watch.borrow_mut().after(&self.sim.state());
+        let broken = self.watch.borrow().broken.clone();
+        if broken.is_empty() { Ok(()) } else { Err(format!("an invariant is broken: {}", broken.join("; "))) }
+    }
+
+    /// The node in a slot, or a node by its name.
+    pub fn node(&self, place: &Place) -> Result<NodeName, Wrong> {
+        let Ok(slot) = place.0.parse::<SlotId>() else { return Ok(place.0.as_str().into()) };
+        let state = self.sim.state();
+        let (ledger, _) = state.ledger.whole();
+        let known = ledger.slot(&slot).ok_or_else(|| Wrong::new(format!("the ledger knows no slot {slot}")))?;
+        if let Some(node) = &known.node {
+            return Ok(node.clone());
+        }
+        let seen = state.cluster.observe(state.now);
+        let found =
+            seen.nodes.seen().iter().find(|(_, node)| node.instance.is_some() && node.instance == known.instance);
+        found.map(|(name, _)| name.clone()).ok_or_else(|| Wrong::new(format!("there is no node in {slot}")))
+    }
+
+    pub fn instance(&self, place: &Place) -> Result<InstanceId, Wrong> {
+        let slot: SlotId = place.0.parse().map_err(Wrong::new)?;
+        let (ledger, _) = self.sim.state().ledger.whole();
+        let known = ledger.slot(&slot).and_then(|slot| slot.instance.clone());
+        known.ok_or_else(|| Wrong::new(format!("there is no instance in {slot}")))
+    }
+}
+
+/// Polls a task until it is done; none where it died.
+pub fn drive<T>(task: impl Future<Output = T>, crashed: impl Fn() -> bool) -> Option<T> {
+    let mut task = pin!(task);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..MOST_POLLS {
+        match task.as_mut().poll(&mut context) {
+            Poll::Ready(done) => return Some(done),
+            Poll::Pending if crashed() => return None,
+            Poll::Pending => {}
+        }
+    }
+    panic!("a task waits for something that does not come")
+}
+
+/// Reads, plans, judges. The outer error is a broken law, the inner one that the ledger could not be read.
+async fn look(fleet: &Fleet, uid: &FleetUid, world: World<'_>) -> Result<Result<Looked, String>, Wrong> {
+    let input = match input(fleet, uid, world, &Options::default()).await {
+        Ok(input) => input,
+        Err(error) => return Ok(Err(format!("{UNREAD}: {error}"))),
+    };
+    let planned = plan(&input);
+    let plan = audit(&input, planned).map_err(|violations| {
+        let all: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        Wrong::broken(format!("the judge refuses the plan: {}", all.join("; ")))
+    })?;
+    Ok(Ok(Looked { input, plan }))
+}
+
+const UNREAD: &str = "the ledger cannot be read";
+
+fn is_unread(wrong: &Wrong) -> bool {
+    wrong.what.starts_with(UNREAD) || wrong.what == "whoever looked died"
+}
+
+/// The whole life of an operator in one round.
+async fn operate(
+    fleet: &Fleet,
+    uid: &FleetUid,
+    world: World<'_>,
+    approval: Option<&Digest>,
+    seen: &RefCell<Option<Looked>>,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Ended, Wrong> {
+    let looked = match look(fleet, uid, world).await? {
+        Ok(looked) => looked,
+        Err(why) => return Ok(Ended::Failed(why)),
+    };
+    let (input, plan) = (looked.input.clone(), looked.plan.clone());
+    *seen.borrow_mut() = Some(looked);
+    let stop = StopSignal::default();
+    let patience = Patience {
+        // A node starts within this, and a gang saves its work; what takes longer is taken up by the next round.
+        per_wait: Duration::minutes(10),
+        total: None,
+        poll: Duration::secs(5),
+        concurrency: 8,
+        stop: &stop,
+    };
+    Ok(match apply(&plan, &input, approval, world, &patience, tell).await {
+        Ok(report) => Ended::Done(report),
+        Err(error @ ApplyError::Ledger(_)) => Ended::Failed(error.to_string()),
+        Err(error) => return Err(Wrong::new(error.to_string())),
+    })
+}
+
+/// Rounds that a plan may take: each of its effects may have to wait for the one before, and a node takes two rounds.
+fn bound(looked: &Looked) -> u32 {
+    let work: u32 = looked.plan.effects.0.values().map(|amount| amount.count).sum();
+    work.saturating_mul(2).saturating_add(6)
+}
+
+fn asks(looked: &Looked) -> bool {
+    looked.plan.steps.iter().any(|step| step.consent == Consent::Asked)
+        || looked.plan.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval(_)))
+}
+
+/// A snapshot that lost too much stops everything, until a person has looked.
+fn all_may_wait(held: &[Held]) -> bool {
+    held.iter().all(may_wait) || held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Shrunk { .. }))
+}
+
+/// Whether something may wait for ever without anybody being wrong.
+fn may_wait(held: &Held) -> bool {
+    match &held.waiting_on {
+        WaitingOn::Gang { .. }
+        | WaitingOn::Person(_)
+        | WaitingOn::DisruptionBudget(_)
+        | WaitingOn::Guard { .. }
+        | WaitingOn::Limit { .. }
+        | WaitingOn::Capacity { .. } => true,
+        WaitingOn::Budget { name, .. } => name.contains("health limit"),
+        _ => false,
+    }
+}
+
+/// The first instant at which something that is held can be tried again.
+fn comes_back(looked: &Looked) -> Option<Timestamp> {
+    let instants = looked.plan.held.iter().filter_map(|held| match &held.waiting_on {
+        WaitingOn::Until(at) => Some(*at),
+        WaitingOn::Capacity { retry, .. } => *retry,
+        _ => None,
+    });
+    instants.min()
+}
+
+/// Whether nothing of what is held comes by itself.
+fn waits_for_ever(looked: &Looked) -> bool {
+    looked.plan.held.iter().all(|held| {
+        matches!(
+            held.waiting_on,
+            WaitingOn::Limit { .. }
+                | WaitingOn::Approval(_)
+                | WaitingOn::Frozen(_)
+                | WaitingOn::HandsOff(_)
+                | WaitingOn::OtherOwner { .. }
+                | WaitingOn::Guard { .. }
+                | WaitingOn::Person(_)
+                | WaitingOn::Gang { .. }
+        )
+    })
+}

@@ -1,0 +1,100 @@
+//! A seed draws a small fleet, edits to it and faults, as a script; whatever happens, it must settle once nothing goes
+//! wrong any more, and no invariant may ever break.
+//!
+//! The same seed gives the same script. One that fails is made small by leaving lines out as long as it still fails, so
+//! that what is left is a story that a person can read.
+
+mod draw;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use super::ScriptError;
+
+/// A script in parts that can be left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Case {
+    pub seed: u64,
+    pub lines: Vec<Line>,
+}
+
+/// A command with its block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    pub text: String,
+    /// The story makes sense without it.
+    pub optional: bool,
+}
+
+/// How a case came out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// How often each fault struck.
+    pub struck: BTreeMap<String, u64>,
+    pub failed: Option<String>,
+}
+
+pub use draw::draw;
+
+impl Case {
+    pub fn text(&self) -> String {
+        let head = format!("# Drawn from seed {}.\n", self.seed);
+        self.lines.iter().fold(head, |text, line| text + &line.text + "\n")
+    }
+
+    /// Without the optional line at this place.
+    fn without(&self, place: usize) -> Self {
+        let mut lines = self.lines.clone();
+        lines.remove(place);
+        Self { seed: self.seed, lines }
+    }
+}
+
+/// Runs a case. A panic is a failure like any other.
+pub fn run(case: &Case) -> Ran {
+    let text = case.text();
+    let done = catch_unwind(AssertUnwindSafe(|| super::run(&text, Path::new("."))));
+    match done {
+        Ok(Ok(transcript)) => Ran { struck: struck(&transcript.text), failed: None },
+        Ok(Err(error)) => Ran { struck: struck(&error.so_far), failed: Some(words(&error)) },
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().cloned();
+            let said = said.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
+            Ran { struck: BTreeMap::new(), failed: Some(format!("panic: {said}")) }
+        }
+    }
+}
+
+/// The shortest that still fails, leaving out one line after the other.
+pub fn shrink(case: &Case) -> Case {
+    let mut small = case.clone();
+    loop {
+        let before = small.lines.len();
+        for place in (0..small.lines.len()).rev() {
+            if small.lines[place].optional {
+                let smaller = small.without(place);
+                if run(&smaller).failed.is_some() {
+                    small = smaller;
+                }
+            }
+        }
+        if small.lines.len() == before {
+            return small;
+        }
+    }
+}
+
+fn words(error: &ScriptError) -> String {
+    error.to_string()
+}
+
+/// What `show faults` printed.
+fn struck(transcript: &str) -> BTreeMap<String, u64> {
+    let lines = transcript.lines().skip_while(|line| *line != "show faults").skip(1);
+    let count = |line: &str| {
+        let (name, count) = line.strip_prefix("| ")?.rsplit_once(": ")?;
+        Some((name.to_string(), count.parse().ok()?))
+    };
+    lines.map_while(count).collect()
+}

@@ -1,0 +1,110 @@
+//! What users submit to the cluster.
+
+use super::Wrong;
+use super::bench::Bench;
+use super::command::{GangWish, PodKind, ServiceWish, Size, Work};
+use crate::ids::NamespacedName;
+use crate::provider::sim::cluster::{GangSpec, PodTemplate, ServiceSpec};
+
+pub fn work(bench: &mut Bench, work: &Work) -> Result<Vec<String>, Wrong> {
+    match work {
+        Work::Gang(wish) => {
+            let spec = gang(bench, wish)?;
+            bench.sim.in_cluster(|cluster, now| cluster.submit_gang(now, spec))?;
+        }
+        Work::Service(wish) => {
+            let spec = service(wish);
+            bench.sim.in_cluster(|cluster, now| cluster.submit_service(now, spec))?;
+        }
+        Work::Pod { kind, name, place } => {
+            let node = place.as_ref().map(|place| bench.node(place)).transpose()?;
+            bench.sim.in_cluster(|cluster, now| match (kind, &node) {
+                (PodKind::Bare, node) => {
+                    cluster.add_bare_pod(now, name, node.as_ref(), PodTemplate::default()).map(|_| ())
+                }
+                (PodKind::Daemon, _) => cluster.add_daemon(now, name, PodTemplate::default()),
+                (PodKind::Mirror, Some(node)) => cluster.add_mirror_pod(now, name, node),
+                (PodKind::Mirror, None) => Ok(()),
+            })?;
+        }
+        Work::Budget { name, app, spec } => {
+            bench.sim.in_cluster(|cluster, now| cluster.add_budget(now, name, app, spec.clone()));
+        }
+        Work::Finish(name) => {
+            let name = gang_named(bench, name)?;
+            bench.sim.in_cluster(|cluster, now| cluster.finish(now, &name))?;
+        }
+        Work::DenyEvictions(app) => bench.sim.in_cluster(|cluster, _| cluster.deny_evictions(app)),
+    }
+    Ok(Vec::new())
+}
+
+/// A gang by its name, with its namespace where two have the same.
+pub fn gang_named(bench: &Bench, name: &str) -> Result<NamespacedName, Wrong> {
+    if name.contains('/') {
+        return name.parse().map_err(Wrong::new);
+    }
+    let state = bench.sim.state();
+    let seen = state.cluster.observe(state.now);
+    let mut found = seen.workloads.seen().values().filter(|workload| &*workload.name.name == name);
+    match (found.next(), found.next()) {
+        (Some(workload), None) => Ok(workload.name.clone()),
+        (Some(_), Some(_)) => Err(format!("more than one gang is named {name}: write NAMESPACE/{name}").into()),
+        (None, _) => Err(format!("there is no gang {name}").into()),
+    }
+}
+
+/// In the quota's first namespace and queue; whole nodes of its first pool.
+fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
+    let target = bench.fleet()?.target_at(bench.sim.now());
+    let standing = &target.standing;
+    let quota = standing.quotas.get(&wish.quota).ok_or_else(|| {
+        let known: Vec<&str> = standing.quotas.keys().map(|name| name.as_str()).collect();
+        Wrong::new(format!("there is no quota {}", wish.quota)).hint(format!("known: {}", known.join(", ")))
+    })?;
+    let (namespace, queue) =
+        quota.namespaces.first().ok_or_else(|| Wrong::new(format!("{} has no namespace", wish.quota)))?;
+    let name = wish.name.clone().unwrap_or_else(|| {
+        bench.gangs += 1;
+        format!("gang-{}", bench.gangs)
+    });
+    let mut spec = match &wish.size {
+        Size::Gpus(gpus) => {
+            let lent = target.quotas.get(&wish.quota).and_then(|quota| quota.loans.first()).map(|loan| &loan.pool);
+            let pool = quota.pools.first().or(lent).and_then(|pool| standing.pools.get(pool));
+            let per_node = pool.map_or(8, |pool| pool.shape.gpus).max(1);
+            if *gpus > per_node && gpus % per_node != 0 {
+                return Err(format!("{gpus} GPUs are no whole nodes of {per_node}").into());
+            }
+            GangSpec::new(namespace, &name, queue, gpus.div_ceil(per_node), (*gpus).min(per_node))
+        }
+        Size::Pods { pods, resource } => {
+            let mut spec = GangSpec::new(namespace, &name, queue, *pods, 0);
+            spec.template.requests = [(resource.as_str().into(), 1)].into();
+            spec
+        }
+    };
+    spec.tier = wish.tier.clone().or_else(|| quota.tiers.first().cloned());
+    (spec.save_secs, spec.work_secs) = (wish.save_secs, wish.work_secs);
+    if let Some(level) = &wish.level {
+        let label = standing.levels.iter().find(|known| known.name.as_str() == level);
+        let label = label.and_then(|level| level.node_label.clone());
+        spec.required_level =
+            Some(label.ok_or_else(|| Wrong::new(format!("the fabric has no level {level} with a label")))?);
+    }
+    Ok(spec)
+}
+
+fn service(wish: &ServiceWish) -> ServiceSpec {
+    let name = &wish.name;
+    let mut spec = ServiceSpec::new(
+        name.namespace.as_str(),
+        &name.name,
+        wish.replicas,
+        &wish.resource,
+        wish.amount,
+        wish.pool.as_ref(),
+    );
+    spec.budget.clone_from(&wish.budget);
+    spec
+}
