@@ -247,7 +247,8 @@ fn what_is_missing_is_said_and_lost_only_by_a_word() {
     let text = std::fs::read_to_string(&state).unwrap();
     let mut world: Value = serde_json::from_str(&text).unwrap();
     let known = instance_of(&mut world).expect("a slot with an instance");
-    let gone = text.replacen(&format!("\"instance\":\"{known}\",\"node\":null"), "\"instance\":\"i-gone\",\"node\":null", 1);
+    let gone =
+        text.replacen(&format!("\"instance\":\"{known}\",\"node\":null"), "\"instance\":\"i-gone\",\"node\":null", 1);
     assert_ne!(gone, text, "the record was found");
     std::fs::write(&state, gone).unwrap();
     let missing = run(directory.path(), &["lost"]);

@@ -20,6 +20,9 @@ const OURS: &str = "a reservation is made once and changed only as its document 
 /// Launches into a reservation are no more than its free places and those that this plan frees; those beyond the free
 /// ones wait until a place is seen free. Launches on demand and spot are no more than the pool's `max`.
 pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
+    if launches(case).next().is_none() {
+        return;
+    }
     let instances = case.seen().cloud.instances.seen();
     let tokens: BTreeSet<&Token> = instances.values().filter_map(|seen| seen.token.as_ref()).collect();
     let kills = kills(case);

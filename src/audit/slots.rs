@@ -1,5 +1,6 @@
 //! One slot, one live instance: what may be launched, and with exactly which request.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
@@ -41,7 +42,7 @@ fn open_intent<'a>(case: &Case<'a>, slot: &SlotId) -> Option<&'a LaunchRequest> 
 
 /// No launch for a slot that has an instance, or an open request other than this one, or another launch.
 pub fn one_slot_one_instance(case: &Case<'_>, found: &mut Found) {
-    let tagged = tagged(case);
+    let tagged = LazyCell::new(|| tagged(case));
     let mut launched: BTreeSet<&SlotId> = BTreeSet::new();
     for (at, step, request) in launches(case) {
         let slot = &request.slot;

@@ -89,15 +89,10 @@ fn cohort_name(path: &str) -> String {
 pub fn of_tides(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Option<String> {
     let mut loans = standing.tides.values().flat_map(|tide| &tide.loans);
     loans.any(|loan| loan.to == *name).then(|| {
-        let taken: BTreeSet<String> = standing
-            .quotas
-            .values()
-            .filter_map(|quota| quota.cohort.as_deref())
-            .flat_map(steps)
-            .map(cohort_name)
-            .collect();
+        let paths = || standing.quotas.values().filter_map(|quota| quota.cohort.as_deref()).flat_map(steps);
+        let is_taken = |own: &str| paths().any(|path| path.len() == own.len() && cohort_name(path) == own);
         let mut own = format!("tide.{}", quota.cluster_queue);
-        while taken.contains(&own) {
+        while is_taken(&own) {
             own.insert_str(0, "tide.");
         }
         own
@@ -163,7 +158,11 @@ fn unclaimed(target: &Target, name: &PoolName, pool: &PoolSpec) -> holds::Resour
 fn borrowers<'a>(target: &'a Target, name: &PoolName) -> BTreeMap<&'a str, holds::Resources> {
     let standing = &target.standing;
     let mut found: BTreeMap<&str, holds::Resources> = BTreeMap::new();
-    for (quota_name, quota) in live(standing) {
+    let may_borrow = |quota: &QuotaName| {
+        let share = target.quotas.get(quota).and_then(|quota| quota.shares.get(name));
+        share.is_some_and(|share| share.borrow.is_some())
+    };
+    for (quota_name, quota) in live(standing).filter(|(quota, _)| may_borrow(quota)) {
         let share = shares(target, quota_name, quota).into_iter().find(|share| share.pool == *name);
         let (Some(path), Some(share)) = (quota.cohort.as_deref(), share) else { continue };
         let Some(root) = steps(path).next().filter(|_| share.borrow.values().any(|amount| *amount > 0)) else {

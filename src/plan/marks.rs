@@ -1,5 +1,6 @@
 //! Marks of ours that nothing wants any more: a mark that no step wants is a difference, and is undone.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use super::draft::{Course, Draft};
@@ -10,6 +11,7 @@ use crate::effect::marks::{ASKED, CORDON, SUSPENDED};
 use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange, PoolLedger, Thing};
 use crate::ids::{NodeName, PoolName, SlotId};
 use crate::mistakes::{Mistake, is_on};
+use crate::observed::WorkloadSeen;
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let reason = Reason::LeftOver;
@@ -22,7 +24,8 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     };
     let nodes = view.input.observed.cluster.nodes.seen();
     let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
-    for (uid, workload) in view.input.observed.cluster.workloads.seen() {
+    let marked = |workload: &WorkloadSeen| workload.marks.contains_key(SUSPENDED) || workload.marks.contains_key(ASKED);
+    for (uid, workload) in view.input.observed.cluster.workloads.seen().iter().filter(|(_, one)| marked(one)) {
         let on = view.harm.quota_of(workload).map_or(Thing::Fleet, |quota| Thing::Quota(quota.clone()));
         let mut made = Steps::new(purpose(&on));
         let suspended = workload.marks.contains_key(SUSPENDED);
@@ -43,7 +46,8 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         let (nodes, has_deadline) = (Vec::new(), true);
         draft.courses.push(Course { on, nodes, wanted, reason: reason.clone(), has_deadline, steps: made.steps });
     }
-    let ours: BTreeSet<&NodeName> = view.slots().filter_map(|(_, slot)| slot.node).map(|(name, _)| name).collect();
+    let in_slots = || view.slots().filter_map(|(_, slot)| slot.node).map(|(name, _)| name);
+    let ours: LazyCell<BTreeSet<&NodeName>, _> = LazyCell::new(|| in_slots().collect());
     for (name, node) in nodes.iter().filter(|(name, node)| node.annotation(CORDON).is_some() && !ours.contains(name)) {
         let on = node
             .labels

@@ -117,10 +117,10 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
     let stuck: Vec<(&ObjectKey, BTreeSet<Pair>, &WaitingOn)> = stuck.collect();
     let gap = input.observed.cluster.workloads.gap();
     changes.retain(|change| {
-        let thing = thing_of(input, &change.wanted.key);
+        let thing = || thing_of(input, &change.wanted.key);
         if let (Some(gap), false) = (gap, change.shift.raises.is_empty()) {
             let waits = WaitingOn::Unread(gap.clone());
-            draft.held.push(held(&thing, change.sentence(), change.reason.clone(), waits));
+            draft.held.push(held(&thing(), change.sentence(), change.reason.clone(), waits));
             return false;
         }
         let blocks = |(other, lowers, _): &&(&ObjectKey, BTreeSet<Pair>, _)| {
@@ -129,7 +129,7 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
         let Some((other, _, waiting_on)) = stuck.iter().find(blocks) else { return true };
         let waits = (*waiting_on).clone();
         let wanted = format!("{}, once {other} is as it should be", change.sentence());
-        draft.held.push(held(&thing, wanted, change.reason.clone(), waits));
+        draft.held.push(held(&thing(), wanted, change.reason.clone(), waits));
         false
     });
 }
@@ -271,7 +271,8 @@ fn write<'a>(
         one.after.dedup();
         planned.insert(key, one.id.clone());
         say(input, change, &one.id, draft);
-        draft.courses.push(course(&thing_of(input, key), change.sentence(), &change.reason, vec![one]));
+        let on = one.on.clone();
+        draft.courses.push(course(&on, change.sentence(), &change.reason, vec![one]));
     }
 }
 

@@ -137,14 +137,15 @@ impl<'a> SlotView<'a> {
 
 type Tagged<'a> = BTreeMap<SlotId, Vec<(&'a InstanceId, &'a InstanceSeen)>>;
 
-/// Our live instances by the slot that their tags name, and all instances by token.
+/// Our live instances by the slot that their tags name, and all instances by token where some request is open.
 fn tagged<'a>(
     input: &'a PlanInput,
     fleet: &FleetUid,
 ) -> (Tagged<'a>, BTreeMap<&'a str, (&'a InstanceId, &'a InstanceSeen)>) {
     let (mut ours, mut tokens) = (Tagged::new(), BTreeMap::new());
+    let waits = input.ledger.pools.values().flat_map(|pool| pool.slots.values()).any(|slot| slot.intent.is_some());
     for (id, seen) in input.observed.cloud.instances.seen() {
-        if let Some(token) = &seen.token {
+        if let Some(token) = seen.token.as_ref().filter(|_| waits) {
             tokens.insert(token.as_str(), (id, seen));
         }
         if let Some(tag) = seen.tag.as_ref().filter(|tag| tag.fleet == *fleet) {

@@ -29,19 +29,32 @@ pub struct Parts<'a> {
 }
 
 pub fn parse(parts: &Parts<'_>) -> QueueState {
-    let of = |kind: ObjectKind| parts.objects.iter().filter(move |(key, _)| key.kind == kind);
     let workloads = parts.workloads.iter().filter(|(_, seen)| !seen.finished);
     QueueState {
         mode: parts.mode.clone(),
         now: parts.now,
-        cohorts: of(ObjectKind::Cohort).map(|(key, body)| (CohortName::from(&*key.name), cohort(body))).collect(),
-        cluster_queues: of(ObjectKind::ClusterQueue)
-            .map(|(key, body)| (ClusterQueueName::from(&*key.name), cluster_queue(body)))
-            .collect(),
+        cohorts: cohorts(&parts.objects),
+        cluster_queues: cluster_queues(&parts.objects),
         workloads: workloads.map(|(uid, seen)| (uid.clone(), workload(seen))).collect(),
         topologies: topologies(parts),
         parked: BTreeMap::new(),
     }
+}
+
+/// The same work on the same nodes under other queues. Only for objects whose flavors and topologies are those that the
+/// state was made of.
+pub fn requeued(state: QueueState, objects: &BTreeMap<&ObjectKey, &Value>) -> QueueState {
+    QueueState { cohorts: cohorts(objects), cluster_queues: cluster_queues(objects), parked: BTreeMap::new(), ..state }
+}
+
+fn cohorts(objects: &BTreeMap<&ObjectKey, &Value>) -> BTreeMap<CohortName, Cohort> {
+    let cohorts = objects.iter().filter(|(key, _)| key.kind == ObjectKind::Cohort);
+    cohorts.map(|(key, body)| (CohortName::from(&*key.name), cohort(body))).collect()
+}
+
+fn cluster_queues(objects: &BTreeMap<&ObjectKey, &Value>) -> BTreeMap<ClusterQueueName, ClusterQueue> {
+    let queues = objects.iter().filter(|(key, _)| key.kind == ObjectKind::ClusterQueue);
+    queues.map(|(key, body)| (ClusterQueueName::from(&*key.name), cluster_queue(body))).collect()
 }
 
 pub fn cohort(body: &Value) -> Cohort {
@@ -155,18 +168,19 @@ fn topologies(parts: &Parts<'_>) -> BTreeMap<FlavorName, Topology> {
         return BTreeMap::new();
     }
     let taken = taken(parts);
+    let open = Open::of(parts.nodes, flavors.iter().filter_map(|(_, body, _)| Some(first_label(body)?.0)).collect());
     let topology = |(key, body, levels): (&ObjectKey, &Value, Vec<String>)| {
         let labels = body["spec"]["nodeLabels"].as_object();
         let wanted = |node: &NodeSeen| {
             let mut labels = labels.into_iter().flatten();
             labels.all(|(key, value)| node.labels.get(key).map(String::as_str) == value.as_str())
         };
-        let nodes = parts.nodes.iter().filter(|(_, node)| is_open(node) && wanted(node)).filter_map(|(name, node)| {
+        let nodes = open.with(first_label(body)).filter(|(_, node)| wanted(node)).filter_map(|(name, node)| {
             let above = &levels[..levels.len().saturating_sub(1)];
             let path: Option<Vec<String>> = above.iter().map(|level| node.labels.get(level).cloned()).collect();
             let mut capacity = node.allocatable.clone();
             for (resource, amount) in taken.get(name).into_iter().flatten() {
-                if let Some(left) = capacity.get_mut(resource) {
+                if let Some(left) = capacity.get_mut(*resource) {
                     *left -= amount;
                 }
             }
@@ -178,6 +192,40 @@ fn topologies(parts: &Parts<'_>) -> BTreeMap<FlavorName, Topology> {
     flavors.into_iter().map(topology).collect()
 }
 
+/// A label that all nodes of a flavor have, if it asks for one.
+fn first_label(flavor: &Value) -> Option<(&str, &str)> {
+    let (key, value) = flavor["spec"]["nodeLabels"].as_object()?.iter().next()?;
+    Some((key, value.as_str()?))
+}
+
+/// The nodes that take pods, by the labels that flavors ask for: with many pools each flavor looks only at its own.
+struct Open<'a> {
+    all: Vec<(&'a NodeName, &'a NodeSeen)>,
+    /// By key and value.
+    labelled: BTreeMap<&'a str, BTreeMap<&'a str, Vec<(&'a NodeName, &'a NodeSeen)>>>,
+}
+
+impl<'a> Open<'a> {
+    fn of(nodes: &'a BTreeMap<NodeName, NodeSeen>, keys: BTreeSet<&str>) -> Self {
+        let all: Vec<_> = nodes.iter().filter(|(_, node)| is_open(node)).collect();
+        let mut labelled: BTreeMap<&str, BTreeMap<&str, Vec<_>>> = BTreeMap::new();
+        for (name, node) in &all {
+            for (key, value) in keys.iter().filter_map(|key| node.labels.get_key_value(*key)) {
+                labelled.entry(key).or_default().entry(value).or_default().push((*name, *node));
+            }
+        }
+        Self { all, labelled }
+    }
+
+    fn with(&self, label: Option<(&str, &str)>) -> impl Iterator<Item = (&'a NodeName, &'a NodeSeen)> + use<'_, 'a> {
+        let found = match label {
+            Some((key, value)) => self.labelled.get(key).and_then(|values| values.get(value)),
+            None => Some(&self.all),
+        };
+        found.into_iter().flatten().copied()
+    }
+}
+
 fn is_open(node: &NodeSeen) -> bool {
     let closes = |taint: &crate::fleet::launch::Taint| {
         (taint.key == DRAIN_TAINT || taint.key.starts_with("node.kubernetes.io/"))
@@ -187,8 +235,8 @@ fn is_open(node: &NodeSeen) -> bool {
 }
 
 /// What pods take that no reservation of quota accounts for.
-fn taken<'a>(parts: &Parts<'a>) -> BTreeMap<&'a NodeName, BTreeMap<ResourceName, i64>> {
-    let mut taken: BTreeMap<&NodeName, BTreeMap<ResourceName, i64>> = BTreeMap::new();
+fn taken<'a>(parts: &Parts<'a>) -> BTreeMap<&'a NodeName, BTreeMap<&'a str, i64>> {
+    let mut taken: BTreeMap<&NodeName, BTreeMap<&str, i64>> = BTreeMap::new();
     for pod in parts.pods.iter().filter(|pod| !matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed)) {
         let Some(node) = &pod.node else { continue };
         let workload = pod.workload.as_ref().and_then(|uid| parts.workloads.get(uid));
@@ -197,9 +245,9 @@ fn taken<'a>(parts: &Parts<'a>) -> BTreeMap<&'a NodeName, BTreeMap<ResourceName,
         }
         let sum = taken.entry(node).or_default();
         for (resource, amount) in &pod.requests {
-            *sum.entry(resource.clone()).or_insert(0) += amount;
+            *sum.entry(resource.as_str()).or_insert(0) += amount;
         }
-        *sum.entry(PODS.into()).or_insert(0) += 1;
+        *sum.entry(PODS).or_insert(0) += 1;
     }
     taken
 }

@@ -11,7 +11,7 @@ use crate::fleet::target::Purpose;
 use crate::ids::{FlavorName, ResourceName, WorkloadUid};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::plan::types::PlanInput;
-use crate::queue::parse::{Parts, parse, quotas};
+use crate::queue::parse::{Parts, parse, quotas, requeued};
 use crate::queue::{Mode, QueueState, predict_evictions};
 
 pub type Pair = (FlavorName, ResourceName);
@@ -61,14 +61,17 @@ pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -
     };
     let before = sum(&overlaid(input, &[]));
     let after = sum(&overlaid(input, changes));
-    let wanted: BTreeSet<&ObjectKey> = input.desired.objects.iter().map(|object| &object.key).collect();
+    let wanted: BTreeMap<&ObjectKey, &Value> =
+        input.desired.objects.iter().map(|object| (&object.key, &object.body)).collect();
     let over = after.into_iter().filter_map(|(pair, promised)| {
-        let holds = holds(input, &pair)?;
+        let holds = holds(input, &wanted, &pair)?;
         if promised <= holds.max(before.get(&pair).copied().unwrap_or(0)) {
             return None;
         }
         let others = seen.iter().filter(|(key, there)| {
-            gives_quota(key) && !wanted.contains(*key) && quotas(&there.body).get(&pair).is_some_and(|q| q.nominal > 0)
+            gives_quota(key)
+                && !wanted.contains_key(*key)
+                && quotas(&there.body).get(&pair).is_some_and(|q| q.nominal > 0)
         });
         let others: Vec<String> = others.map(|(key, _)| key.to_string()).collect();
         let others = if others.is_empty() { String::new() } else { format!(", some of it to {}", others.join(", ")) };
@@ -80,10 +83,10 @@ pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -
 }
 
 /// What the target's nodes of a flavor hold of a resource beside the spares, where that can be said.
-fn holds(input: &PlanInput, (flavor, resource): &Pair) -> Option<i64> {
+fn holds(input: &PlanInput, wanted: &BTreeMap<&ObjectKey, &Value>, (flavor, resource): &Pair) -> Option<i64> {
     let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, flavor.as_str());
-    let wanted = input.desired.objects.iter().find(|object| object.key == key).map(|object| &object.body);
-    let body = wanted.or_else(|| input.observed.cluster.objects.seen().get(&key).map(|seen| &seen.body))?;
+    let body =
+        wanted.get(&key).copied().or_else(|| input.observed.cluster.objects.seen().get(&key).map(|seen| &seen.body))?;
     let pool = body["spec"]["nodeLabels"][POOL].as_str()?;
     let layouts = &input.desired.pools.get(pool)?.layouts;
     let parts = input.target.pools.get(pool)?.parts.iter().filter(|part| part.purpose != Purpose::Spare);
@@ -111,9 +114,13 @@ pub fn holding<'a>(input: &'a PlanInput, queue: &str, drops: &BTreeSet<Pair>) ->
 /// Whom Kueue will tell to go once all of this is written, beside those whom it tells anyhow; each with whose queue it
 /// is for.
 pub fn evictions(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> Vec<(WorkloadUid, Option<String>)> {
-    let state = state(input, changes);
-    let known: BTreeSet<WorkloadUid> =
-        predict_evictions(&self::state(input, &[])).into_iter().map(|(uid, _)| uid).collect();
+    let before = state(input, &[]);
+    let known: BTreeSet<WorkloadUid> = predict_evictions(&before).into_iter().map(|(uid, _)| uid).collect();
+    let moves_nodes = |key: &ObjectKey| matches!(key.kind, ObjectKind::Topology | ObjectKind::ResourceFlavor);
+    let state = match changes.iter().any(|(key, _)| moves_nodes(key)) {
+        true => state(input, changes),
+        false => requeued(before, &overlaid(input, changes)),
+    };
     let queue = |uid: &WorkloadUid| state.workloads.get(uid).map(|workload| workload.queue.to_string());
     let told = predict_evictions(&state).into_iter().filter(|(uid, _)| !known.contains(uid));
     let mut told: Vec<(WorkloadUid, Option<String>)> =
