@@ -185,8 +185,23 @@ fn lowered_quota_takes_nothing_back() {
 
 #[test]
 fn a_label_that_is_the_same_moves_no_mig_manager() {
-    let story = Story { after: "expect reboots 1\nexpect cuts 2\n", ..script!("mig_manager_fails") };
-    story.catches(Mistake::LabelRewritten, "", "");
+    let layouts = "    layout: whole
+  ---
+  kind: GpuLayout
+  metadata: {name: halves}
+  spec: {mig: [{slices: {3g.40gb: 2}}]}
+settle
+mig fail train/0
+edit \"layout: whole\" -> \"layout: halves\"
+approve
+apply
+advance 3h
+settle
+";
+    let before = format!("{ONE_NODE}{layouts}");
+    let after = "expect train/0 shows 16 nvidia.com/mig-3g.40gb\nexpect reboots 0\nexpect terminations 0\n";
+    let story = Story { before: &before, meanwhile: None, after };
+    story.catches(Mistake::LabelRewritten, "reboots", "reboots");
 }
 
 #[test]
