@@ -198,11 +198,14 @@ fn first_label(flavor: &Value) -> Option<(&str, &str)> {
     Some((key, value.as_str()?))
 }
 
+/// The nodes by each label that they carry, and its value.
+type Labelled<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<(&'a NodeName, &'a NodeSeen)>>>;
+
 /// The nodes that take pods, by the labels that flavors ask for: with many pools each flavor looks only at its own.
 struct Open<'a> {
     all: Vec<(&'a NodeName, &'a NodeSeen)>,
     /// By key and value.
-    labelled: BTreeMap<&'a str, BTreeMap<&'a str, Vec<(&'a NodeName, &'a NodeSeen)>>>,
+    labelled: Labelled<'a>,
 }
 
 impl<'a> Open<'a> {
