@@ -66,6 +66,10 @@ fn copy(from: &Path) -> tempfile::TempDir {
     fs::create_dir(to.path().join(".git")).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
+        // The simulator's state, where somebody ran the fleet.
+        if path.is_dir() {
+            continue;
+        }
         fs::copy(&path, to.path().join(path.file_name().unwrap())).unwrap();
     }
     to

@@ -1,6 +1,6 @@
 //! The independent judge of a plan. Pure, and written apart from the planner: from the laws, not from its code.
 //!
-//! [`audit`] builds its indexes once ([`Case`](case::Case)) and then asks law after law whether some prefix of the
+//! [`audit`] builds its indexes once ([`Case`]) and then asks law after law whether some prefix of the
 //! plan's DAG would create or worsen a violation. What must be true before a step is looked for among the steps that it
 //! comes after, never in the plan's order alone, because `apply` does at once whatever may be done at once. A law that
 //! only sums (budgets, money) takes the whole plan, which is its worst prefix.
