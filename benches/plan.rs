@@ -24,9 +24,11 @@ use world::{Edit, PODS_A_NODE};
 const PROMISED: usize = 5_000;
 const MOST_SECS: f64 = 1.0;
 const MOST_MIB: f64 = 512.0;
-/// How much more one node may cost in the next larger fleet. One is linear; logarithms and caches that are too small
-/// ask for some more.
-const GROWTH: f64 = 1.6;
+/// How many times as much one node may cost, planned and judged, in the largest fleet as in one of `SMALL` nodes. Work
+/// that grows with the square would make it twenty; caches and pages that are too small for 600,000 pods make it two.
+const GROWTH: f64 = 3.0;
+/// Allocations can be counted: here only logarithms may show.
+const MORE_ALLOCATIONS: f64 = 1.2;
 /// Below this many nodes a plan takes microseconds, and says nothing about growth.
 const SMALL: usize = 1_000;
 /// A plan of nothing reads what a full one reads, and differs from it by less than two rounds of the same do.
@@ -34,6 +36,7 @@ const NOISE: f64 = 1.05;
 
 /// What was measured of one plan.
 struct Cost {
+    nodes: usize,
     case: &'static str,
     steps: usize,
     held: usize,
@@ -45,15 +48,16 @@ struct Cost {
 
 fn main() {
     let mut broken: Vec<String> = Vec::new();
-    let mut smaller: Option<(usize, Vec<Cost>)> = None;
-    for nodes in [100, 1_000, 5_000, 20_000] {
+    let mut known: Vec<Vec<Cost>> = Vec::new();
+    for nodes in [100, SMALL, PROMISED, 20_000] {
         let costs = fleet(nodes, &mut broken);
-        if let Some((before, known)) = &smaller {
-            growth((*before, known), (nodes, &costs), &mut broken);
+        if let Some(before) = known.last() {
+            growth(before, &costs);
         }
-        smaller = Some((nodes, costs));
+        known.push(costs);
         println!();
     }
+    is_linear(&known[1], &known[3], &mut broken);
     if !broken.is_empty() {
         broken.iter().for_each(|one| println!("over the promise: {one}"));
         std::process::exit(1);
@@ -87,6 +91,8 @@ fn fleet(nodes: usize, broken: &mut Vec<String>) -> Vec<Cost> {
         "case", "steps", "held", "plan", "us/node", "/digest", "audit", "allocations", "peak MiB"
     );
     let costs = cases(&documents, there, nodes, rounds);
+    // Before anything larger was in memory.
+    let process_mib = process_peak_mib();
     for cost in &costs {
         println!(
             "  {:<16} {:>7} {:>7} {:>10} {:>9.1} {:>8.2} {:>10} {:>12} {:>9.1}",
@@ -107,6 +113,12 @@ fn fleet(nodes: usize, broken: &mut Vec<String>) -> Vec<Cost> {
             broken.push(format!("{}: {:.1} MiB with its input", cost.case, input_mib + cost.peak_mib));
         }
     }
+    if let Some(peak) = process_mib {
+        println!("  the whole process took {peak:.1} MiB at most");
+        if nodes == PROMISED && peak >= MOST_MIB {
+            broken.push(format!("{peak:.1} MiB for the whole process"));
+        }
+    }
     idle_is_cheap(nodes, &costs, broken);
     costs
 }
@@ -114,17 +126,17 @@ fn fleet(nodes: usize, broken: &mut Vec<String>) -> Vec<Cost> {
 fn cases(documents: &tidewright::fleet::Fleet, there: PlanInput, nodes: usize, rounds: usize) -> Vec<Cost> {
     let mut costs = Vec::new();
     let mut case = |name: &'static str, input: &PlanInput, is: fn(&Plan) -> bool| {
-        let cost = cost(name, input, rounds, is);
-        costs.push(cost);
+        costs.push(Cost { nodes, ..cost(name, input, rounds, is) });
     };
     let nothing = world::nothing_there(documents);
     case("nothing there", &nothing, |plan| !plan.steps.is_empty());
     case("only reserved", &world::only_reserved(nothing), |plan| plan.steps.len() > plan.held.len());
     case("as wanted", &there, |plan| plan.steps.is_empty() && plan.held.is_empty() && plan.notes.is_empty());
+    let mut there = there;
     let edits = [("a new image", Edit::Image), ("another layout", Edit::Layout), ("a tenth more", Edit::Size)];
     for (name, edit) in edits.into_iter().chain([("all new images", Edit::EveryImage)]) {
-        let edited = world::under(&world::fleet(nodes, edit), &there);
-        case(name, &edited, |plan| !plan.steps.is_empty());
+        there = world::under(&world::fleet(nodes, edit), there);
+        case(name, &there, |plan| !plan.steps.is_empty());
     }
     costs
 }
@@ -147,6 +159,7 @@ fn cost(case: &'static str, input: &PlanInput, rounds: usize, is: fn(&Plan) -> b
         }
     }
     Cost {
+        nodes: 0,
         case,
         steps: made.steps.len(),
         held: made.held.len(),
@@ -174,24 +187,43 @@ fn idle_is_cheap(nodes: usize, costs: &[Cost], broken: &mut Vec<String>) {
     }
 }
 
-/// How many times as much one node costs in the larger fleet.
-fn growth((fewer, before): (usize, &[Cost]), (more, after): (usize, &[Cost]), broken: &mut Vec<String>) {
-    println!("  {fewer} -> {more} nodes, times as much for each node:");
+/// How many times as much one node costs in the next larger fleet.
+fn growth(before: &[Cost], after: &[Cost]) {
+    println!("  {} -> {} nodes, times as much for each node:", before[0].nodes, after[0].nodes);
     for (one, other) in before.iter().zip(after) {
-        let ratio = |before: Duration, after: Duration| {
-            (after.as_secs_f64() / more as f64) / (before.as_secs_f64() / fewer as f64)
-        };
-        let (plan, audit) = (ratio(one.plan, other.plan), ratio(one.audit, other.audit));
-        println!("  {:<16} plan {plan:>5.2}, audit {audit:>5.2}", other.case);
-        for (what, ratio) in [("plan", plan), ("audit", audit)] {
-            if fewer >= SMALL && ratio > GROWTH {
-                broken.push(format!(
-                    "{}: a node's {what} costs {ratio:.2} times as much from {fewer} to {more}",
-                    other.case
-                ));
-            }
+        let plan = ratio(one, other, |cost| cost.plan.as_secs_f64());
+        let audit = ratio(one, other, |cost| cost.audit.as_secs_f64());
+        let allocations = ratio(one, other, |cost| cost.allocations as f64);
+        println!("  {:<16} plan {plan:>5.2}, audit {audit:>5.2}, allocations {allocations:>5.2}", other.case);
+    }
+}
+
+fn is_linear(small: &[Cost], large: &[Cost], broken: &mut Vec<String>) {
+    println!("{} -> {} nodes, times as much for each node:", small[0].nodes, large[0].nodes);
+    for (one, other) in small.iter().zip(large) {
+        let time = ratio(one, other, |cost| cost.plan.as_secs_f64() + cost.audit.as_secs_f64());
+        let allocations = ratio(one, other, |cost| cost.allocations as f64);
+        println!("  {:<16} plan and audit {time:>5.2}, allocations {allocations:>5.2}", other.case);
+        if time > GROWTH || allocations > MORE_ALLOCATIONS {
+            broken.push(format!(
+                "{}: a node costs {time:.2} times the time, {allocations:.2} times the allocations",
+                other.case
+            ));
         }
     }
+}
+
+/// How many times as much of something one node costs in the one as in the other.
+fn ratio(small: &Cost, large: &Cost, of: impl Fn(&Cost) -> f64) -> f64 {
+    (of(large) / large.nodes as f64) / (of(small) / small.nodes as f64)
+}
+
+/// The most that the process ever had in memory, where the system says.
+fn process_peak_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024.0)
 }
 
 /// The processor time of the fastest of several rounds: the one that was disturbed least.

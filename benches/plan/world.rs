@@ -268,9 +268,9 @@ pub fn all_there(mut input: PlanInput) -> PlanInput {
 }
 
 /// The world as it was, under other documents.
-pub fn under(fleet: &Fleet, there: &PlanInput) -> PlanInput {
+pub fn under(fleet: &Fleet, there: PlanInput) -> PlanInput {
     let PlanInput { target, upcoming, desired, .. } = nothing_there(fleet);
-    PlanInput { target, upcoming, desired, ..there.clone() }
+    PlanInput { target, upcoming, desired, ..there }
 }
 
 fn reserve(input: &mut PlanInput, used: bool) {

@@ -41,6 +41,8 @@ pub enum Gang<'a> {
 struct Gangs<'a> {
     named: BTreeMap<&'a str, Vec<&'a PodSeen>>,
     of: BTreeMap<&'a str, Vec<&'a PodSeen>>,
+    /// Pods of a workload that are in a gang of another name.
+    elsewhere: BTreeMap<&'a str, Vec<&'a PodSeen>>,
 }
 
 impl<'a> Harm<'a> {
@@ -84,22 +86,30 @@ impl<'a> Harm<'a> {
     }
 
     pub fn pods_of(&self, gang: Gang<'_>) -> &[&'a PodSeen] {
-        let index = self.by_gang.get_or_init(|| {
+        let found = match gang {
+            Gang::Named(name) => self.gangs().named.get(&*name.0),
+            Gang::Of(workload) => self.gangs().of.get(workload.as_str()),
+        };
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    fn gangs(&self) -> &Gangs<'a> {
+        self.by_gang.get_or_init(|| {
             let mut index = Gangs::default();
             for pod in self.pods.iter().filter(|pod| pod.counts()) {
-                match gang_of(pod) {
-                    Some(Gang::Named(name)) => index.named.entry(&name.0).or_default().push(pod),
-                    Some(Gang::Of(workload)) => index.of.entry(workload.as_str()).or_default().push(pod),
-                    None => {}
+                match (&pod.gang, &pod.workload) {
+                    (Some(name), workload) => {
+                        index.named.entry(&name.0).or_default().push(pod);
+                        if let Some(workload) = workload {
+                            index.elsewhere.entry(workload.as_str()).or_default().push(pod);
+                        }
+                    }
+                    (None, Some(workload)) => index.of.entry(workload.as_str()).or_default().push(pod),
+                    (None, None) => {}
                 }
             }
             index
-        });
-        let found = match gang {
-            Gang::Named(name) => index.named.get(&*name.0),
-            Gang::Of(workload) => index.of.get(workload.as_str()),
-        };
-        found.map_or(&[], Vec::as_slice)
+        })
     }
 
     pub fn workload(&self, pod: &PodSeen) -> Option<&'a WorkloadSeen> {
@@ -156,17 +166,13 @@ impl<'a> Harm<'a> {
 
     /// What happens when a workload goes: one that runs no pods yet loses its place, and no work.
     pub fn hit_workload(&self, uid: &WorkloadUid) -> Disruption {
-        let of = |pod: &&&PodSeen| pod.workload.as_ref() == Some(uid);
-        let Some((uid, workload)) = self.workloads.get_key_value(uid) else { return Disruption::default() };
-        let pods = self.workload_pods(uid);
-        if !pods.is_empty() {
-            return self.hit(pods);
+        if !self.workloads.contains_key(uid) {
+            return Disruption::default();
         }
-        // In a gang of another name: its pods are found on the nodes that it was placed on.
-        let named: Vec<&PodSeen> =
-            workload.nodes.keys().flat_map(|node| self.pods_on(node).iter().filter(of).copied()).collect();
-        let named = if named.is_empty() { self.pods.iter().filter(|pod| of(&pod)).collect() } else { named };
-        self.hit(&named)
+        match self.workload_pods(uid) {
+            [] => self.hit(self.gangs().elsewhere.get(uid.as_str()).map_or(&[], Vec::as_slice)),
+            pods => self.hit(pods),
+        }
     }
 
     /// The nodes that a workload's pods are on, or that it was given.

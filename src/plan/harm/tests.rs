@@ -112,3 +112,18 @@ fn a_workload_is_known_by_its_queue_and_tier() {
     assert_eq!(harm.amount(&hit).highest, Some(200));
     assert!(harm.hit_workload(&"unknown".into()).is_none());
 }
+
+#[test]
+fn a_workload_is_found_in_a_gang_of_another_name_wherever_it_runs() {
+    let gang = |name: &str, node: &str, workload: Option<&str>| PodSeen {
+        gang: Some(GangName("vision/run".into())),
+        workload: workload.map(Into::into),
+        ..pod(name, node, 8)
+    };
+    let mut input = input(vec![gang("vision/run-0", "a", Some("w")), gang("vision/run-1", "b", None)]);
+    // It was not placed by topology, so it says nothing of its nodes.
+    let seen = workload("vision/run", "cq-vision", 8);
+    input.observed.cluster.workloads = Read::new(BTreeMap::from([("w".into(), seen)]), input.now);
+    let hit = Harm::new(&input).hit_workload(&"w".into());
+    assert_eq!((hit.pods, hit.nodes), (2, vec!["a".into()]), "the whole gang goes with it");
+}
