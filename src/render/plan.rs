@@ -23,7 +23,7 @@ use jiff::tz::TimeZone;
 
 use self::words::Words;
 use crate::effect::{Action, Excess};
-use crate::plan::{Consent, Plan, PlanInput};
+use crate::plan::{Consent, Held, WaitingOn, Plan, PlanInput};
 use crate::status::Tally;
 
 /// A plan with what it was made from.
@@ -96,9 +96,16 @@ impl Shown<'_> {
         Words { now: self.input.now, zone: self.zone(), directory: self.directory, plan: Some(self.plan) }
     }
 
-    /// Whether a step of it waits for somebody's word.
-    fn asks(&self) -> bool {
-        self.plan.steps.iter().any(|step| step.consent == Consent::Asked)
+    /// Whose word it needs.
+    fn asks(&self) -> &'static str {
+        let waits = |held: &Held| matches!(held.waiting_on, WaitingOn::Approval(_));
+        if self.plan.steps.iter().any(|step| step.consent == Consent::Asked) {
+            "asks first"
+        } else if self.plan.held.iter().any(waits) {
+            "leaves what waits for an approval"
+        } else {
+            "nothing in it has to be approved"
+        }
     }
 
     /// The command that carries the plan out.

@@ -270,7 +270,7 @@ impl Page<'_> {
         if !plan.steps.is_empty() {
             let all: Vec<&Step> = plan.steps.iter().collect();
             lines.push(format!("Time: {}", range(longest(&all))));
-            let asks = if self.shown.asks() { "asks first" } else { "nothing in it has to be approved" };
+            let asks = self.shown.asks();
             lines.push(format!("Digest: {}", plan.digest));
             lines.push(format!("To carry it out: {} ({asks})", self.shown.apply_command()));
         } else if !plan.effects.is_empty() {
