@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Common, Output, fail};
 use crate::plan::{PlanInput, plan};
+use crate::render::plan::Shown;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -69,7 +70,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     match load(&text) {
         Ok(input) => {
             let made = plan(&input);
-            super::plan::tell(&input, &made, ".", arguments.verbose, common.output);
+            let shown = Shown { input: &input, plan: &made, directory: ".", is_now: true };
+            super::plan::tell(&shown, arguments.verbose, common.output);
             super::plan::exit_code(&made)
         }
         Err(why) => fail(&format!("cannot replay `{shown}`: {why}")),

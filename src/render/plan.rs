@@ -12,7 +12,7 @@ mod names;
 mod saved;
 pub(super) mod words;
 
-pub use human::human;
+pub use human::{diary, human};
 pub use json::{json, json_schema};
 pub use markdown::markdown;
 pub(super) use names::waiting_name;
@@ -22,8 +22,8 @@ pub use words::command;
 use jiff::tz::TimeZone;
 
 use self::words::Words;
-use crate::effect::{Action, Excess};
-use crate::plan::{Consent, Held, WaitingOn, Plan, PlanInput};
+use crate::effect::{Action, Excess, Freeze};
+use crate::plan::{Consent, Held, Plan, PlanInput, WaitingOn};
 use crate::status::Tally;
 
 /// A plan with what it was made from.
@@ -33,6 +33,8 @@ pub struct Shown<'a> {
     pub plan: &'a Plan,
     /// How the fleet's directory is written on the command line, for the commands that are shown.
     pub directory: &'a str,
+    /// Whether it is a plan of this moment, and not of another that somebody asked about.
+    pub is_now: bool,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -110,7 +112,16 @@ impl Shown<'_> {
 
     /// The command that carries the plan out.
     fn apply_command(&self) -> String {
-        words::command("apply", self.directory)
+        let parts = self.input.only.iter().map(|part| format!(" --target {part}"));
+        words::command("apply", self.directory) + &parts.collect::<String>()
+    }
+
+    /// Every freeze, those of the documents first.
+    fn freezes(&self) -> impl Iterator<Item = Freeze> {
+        let input = self.input;
+        let documents = input.target.standing.frozen.iter();
+        let documents = documents.map(|reason| crate::plan::frozen_by_document(reason, input.now));
+        documents.chain(input.ledger.head.frozen.iter().cloned())
     }
 }
 

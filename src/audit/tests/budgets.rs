@@ -95,9 +95,8 @@ fn health_takes_no_more_nodes_than_its_policy_allows() {
     };
     quarantined("ana").passes();
     quarantined(Quarantine::BY_POLICY).breaks(HEALTH, "2 nodes");
-    let unwatched = |indexes: &[u32]| {
-        sick(indexes).with(|bench| bench.standing().pools.get_mut("train").unwrap().health = None)
-    };
+    let unwatched =
+        |indexes: &[u32]| sick(indexes).with(|bench| bench.standing().pools.get_mut("train").unwrap().health = None);
     unwatched(&[3]).passes();
     unwatched(&[3, 4]).breaks(HEALTH, "2 nodes of pool train would be out, and 1 may be");
 }
