@@ -70,7 +70,7 @@ fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     };
     let input = session.input(&Options { at, only: arguments.target.clone(), revision: None })?;
     if let Some(path) = &arguments.save_input {
-        write(path, &super::replay::save(&input))?;
+        write(path, &super::replay::save(&input, &session.directory, at.is_none()))?;
     }
     let (made, _) = judged(&input)?;
     if let Some(path) = &arguments.out {

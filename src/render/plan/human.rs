@@ -35,9 +35,9 @@ pub fn human(shown: &Shown<'_>, look: &Look) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
-/// The changes without what stands below them, a line each: for a diary of many plans.
+/// The changes that need nobody's word, without what stands below them, a line each: for a diary of many plans.
 pub fn diary(shown: &Shown<'_>) -> Vec<String> {
-    let told = |group: &&Group<'_>| !matches!(group.kind, Kind::Record | Kind::Prepare);
+    let told = |group: &&Group<'_>| !group.asked && !matches!(group.kind, Kind::Record | Kind::Prepare);
     let groups = groups(shown);
     let lines = groups.iter().filter(told).map(|group| {
         let harm = harm(&group.disruption);
