@@ -6,6 +6,7 @@ mod campaign;
 mod cli;
 mod converge;
 mod compile;
+mod crashes;
 mod examples;
 mod fleets;
 mod fuzz_corpus;
