@@ -50,9 +50,11 @@ scripts! {
     deleted_document_is_forgotten
     drain_takes_whole_gangs
     drift_is_named_and_put_back
+    existing_node_disappears
     existing_nodes_are_claimed_and_released
     first_fill
     foreign_work_is_waited_for
+    freeze_holds_the_tide
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
     frozen_in_the_middle
@@ -61,16 +63,19 @@ scripts! {
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
     idle_never_touches_a_gang
+    lost_is_not_what_was_just_launched
     lowered_quota_evicts_nobody
     maintenance_is_answered_early
     mig_manager_fails
     mig_manager_hangs
     not_approved_is_not_begun
     not_approved_is_not_done
+    notice_under_a_freeze
     pod_comes_after_the_cordon
     recall_turns_the_tide
     rename
     replace_in_a_full_reservation
+    resend_into_a_hidden_reservation
     same_cut_loan_is_reclaimed
     second_apply_does_nothing
     shrink_too_much_waits_for_approval
@@ -84,6 +89,7 @@ scripts! {
     two_budgets_on_a_pod
     two_operators
     unread_ledger_stops_everything
+    update_waits_for_a_node_that_leaves
     what_is_not_ours_stays
 }
 

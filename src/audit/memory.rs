@@ -56,9 +56,13 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             require(case.reservation(id).is_some(), || format!("{id} was not seen"))
         }
         LedgerChange::Missing { slot, since: Some(_) } => {
-            let id = case.ledger_slot(slot).and_then(|slot| slot.instance.as_ref());
-            let all = case.seen().cloud.instances.whole();
-            let missing = id.is_some_and(|id| all.is_some_and(|all| !all.contains_key(id)));
+            let known = case.ledger_slot(slot);
+            let (instances, nodes) = (case.seen().cloud.instances.whole(), case.seen().cluster.nodes.whole());
+            let missing = match known.map(|slot| (&slot.instance, &slot.node)) {
+                Some((Some(id), _)) => instances.is_some_and(|all| !all.contains_key(id)),
+                Some((None, Some(node))) => nodes.is_some_and(|all| !all.contains_key(node)),
+                _ => false,
+            };
             require(missing, || format!("the instance of {slot} is not missing from a whole read"))
         }
         LedgerChange::Intend { .. }

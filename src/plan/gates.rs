@@ -11,7 +11,7 @@ use super::draft::{Course, Draft};
 use super::types::*;
 use super::view::View;
 use crate::effect::marks::{CORDON, HANDS_OFF};
-use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Quarantine, Scope, Thing, Verb};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, Freeze, Quarantine, Scope, Thing, Verb};
 use crate::fleet::standing::HealthSpec;
 use crate::ids::{Digest, PoolName};
 use crate::mistakes::{Mistake, is_on};
@@ -29,12 +29,15 @@ pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     let mut breakers: BTreeMap<PoolName, u32> = BTreeMap::new();
     // What was begun comes first, so that a budget is spent on finishing.
     let (begun, fresh): (Vec<_>, Vec<_>) = courses.into_iter().partition(|course| is_begun(view, course));
-    for (course, begun) in begun.into_iter().map(|c| (c, true)).chain(fresh.into_iter().map(|c| (c, false))) {
+    for (mut course, begun) in begun.into_iter().map(|c| (c, true)).chain(fresh.into_iter().map(|c| (c, false))) {
         let waiting_on = frozen(view, &course)
             .or_else(|| hands_off(view, &course))
             .or_else(|| doubtful(view, &course))
             .or_else(|| breaker(view, &course, begun, &mut breakers))
             .or_else(|| removals.gate(view, &course, begun));
+        if course.has_deadline && is_frozen(view) {
+            without_successor(&mut course);
+        }
         match waiting_on {
             Some(waiting_on) => draft.held.push(course.held(waiting_on)),
             None => draft.courses.push(course),
@@ -102,6 +105,22 @@ fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     };
     let found = view.input.ledger.head.frozen.iter().find(stops)?;
     (!lets_through(found)).then(|| WaitingOn::Frozen(found.clone()))
+}
+
+fn is_frozen(view: &View<'_>) -> bool {
+    view.standing.frozen.is_some() || !view.input.ledger.head.frozen.is_empty()
+}
+
+/// What a freeze lets through is the drain; the next node comes after the thaw.
+fn without_successor(course: &mut Course) {
+    let is_launch = |step: &Step| match &step.action {
+        Action::Cloud(action) => {
+            matches!(action, CloudAction::Launch(_) | CloudAction::EnsureTemplate(_) | CloudAction::EnsureGroup { .. })
+        }
+        Action::Await(Fact::Free { .. } | Fact::Active(_)) => true,
+        _ => false,
+    };
+    course.steps.retain(|step| !is_launch(step));
 }
 
 fn hands_off(view: &View<'_>, course: &Course) -> Option<WaitingOn> {

@@ -43,7 +43,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             continue;
         }
         let wanted = format!("let {} queue again", workload.name);
-        let (nodes, has_deadline) = (Vec::new(), true);
+        let (nodes, has_deadline) = (Vec::new(), false);
         draft.courses.push(Course { on, nodes, wanted, reason: reason.clone(), has_deadline, steps: made.steps });
     }
     let in_slots = || view.slots().filter_map(|(_, slot)| slot.node).map(|(name, _)| name);

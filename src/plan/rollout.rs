@@ -29,8 +29,15 @@ pub struct Rollout {
     pub wide: Vec<(String, usize)>,
 }
 
-/// Decides for the slots of a pool that want to move. `moved` are those that are as wanted already.
-pub fn rollout(view: &View<'_>, pool: &PoolView<'_>, want: &[&SlotView<'_>], moved: &[&SlotView<'_>]) -> Rollout {
+/// Decides for the slots of a pool that want to move. `moved` are those that are as wanted already, `leaving` those that
+/// go out of service for another reason.
+pub fn rollout(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    want: &[&SlotView<'_>],
+    moved: &[&SlotView<'_>],
+    leaving: &[&SlotView<'_>],
+) -> Rollout {
     let mut out = Rollout::default();
     let updates = &pool.spec.updates;
     // What was begun goes on, whatever the clock says now: half a change is worse than either end.
@@ -61,7 +68,7 @@ pub fn rollout(view: &View<'_>, pool: &PoolView<'_>, want: &[&SlotView<'_>], mov
         wait_all(&mut out, why);
         return out;
     }
-    let away = unavailable(view, pool);
+    let away = unavailable(view, pool, leaving);
     let allowed = usize::try_from(updates.max_unavailable).unwrap_or(usize::MAX);
     let mut room = allowed.saturating_sub(away);
     let mut canaries = first.saturating_sub(tried);
@@ -148,9 +155,11 @@ fn watched(view: &View<'_>, length: SignedDuration, moved: &[&SlotView<'_>], fir
 }
 
 /// Nodes of a pool that are out of service now: what one gang tied together counts as one.
-fn unavailable(view: &View<'_>, pool: &PoolView<'_>) -> usize {
+fn unavailable(view: &View<'_>, pool: &PoolView<'_>, leaving: &[&SlotView<'_>]) -> usize {
     let away = pool.slots.iter().filter(|slot| slot.part.is_some());
-    let away: Vec<&SlotView<'_>> = away.filter(|slot| slot.body != Body::Serving || is_begun(slot)).collect();
+    let is_leaving = |slot: &SlotView<'_>| leaving.iter().any(|one| one.id == slot.id);
+    let is_away = |slot: &&SlotView<'_>| slot.body != Body::Serving || is_begun(slot) || is_leaving(slot);
+    let away: Vec<&SlotView<'_>> = away.filter(is_away).collect();
     units(view, pool.spec.updates.when, &away).len()
 }
 

@@ -8,7 +8,7 @@ use super::dress::{dress, release};
 use super::empty::leave;
 use super::launch::{self, Supply};
 use super::layout;
-use super::slots::{Shared, push, standing};
+use super::slots::{Shared, hold, push, standing};
 use super::steps::held;
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
@@ -38,8 +38,8 @@ pub fn serving(
     if let Wish::Dress { remove_starting, .. } = wish {
         return dress(view, pool, slot, node, seen, *remove_starting, wish.reason().clone(), draft);
     }
-    if let Wish::Watch { .. } = wish {
-        return;
+    if let Wish::Watch { reason, until } = wish {
+        return hold(draft, &on, sentence, reason.clone(), WaitingOn::Until(*until));
     }
     if let Wish::Quarantine { reason, treated: Some(treated) } = wish {
         return quarantine(slot, node, reason, treated, view, draft);

@@ -40,7 +40,10 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         let moving: Vec<&SlotView<'_>> = pool.slots.iter().filter(moves).collect();
         let stays = |slot: &&SlotView<'_>| slot.body == Body::Serving && !moves(slot);
         let settled: Vec<&SlotView<'_>> = pool.slots.iter().filter(stays).collect();
-        let rollout = rollout(view, pool, &moving, &settled);
+        // What this plan takes out of service for another reason is away too.
+        let leaves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::takes_out) && !moves(slot);
+        let leaving: Vec<&SlotView<'_>> = pool.slots.iter().filter(|slot| slot.part.is_some()).filter(leaves).collect();
+        let rollout = rollout(view, pool, &moving, &settled, &leaving);
         for (gang, nodes) in &rollout.wide {
             draft
                 .note(thing(pool.name), format!("{gang} spans {nodes} nodes and moves as one, whatever the budget is"));
