@@ -169,7 +169,8 @@ fn not_sooner(walk: &Walk<'_>, action: &Action, turn: Turn) -> Turn {
     }
 }
 
-/// Looks whether the instance is the slot's, and counts a removal by choice before it happens. Says whether it wrote.
+/// Looks whether the instance is the slot's, and remembers that it goes, counted where it goes by choice, before it
+/// does: after a crash nobody takes it for lost. Says whether it wrote.
 async fn count(
     walk: &Walk<'_>,
     step: &Step,
@@ -179,9 +180,10 @@ async fn count(
 ) -> Result<bool, Turn> {
     let planned =
         |other: &Step| matches!(&other.action, Action::Record(LedgerChange::Removing { slot: s, .. }) if s == slot);
-    if memory.counted || !is_by_choice(walk, step) || walk.plan.steps.iter().any(planned) {
+    if memory.counted || walk.plan.steps.iter().any(planned) {
         return holds(walk, step, memory, slot, instance).await;
     }
+    let by_choice = is_by_choice(walk, step);
     let at = walk.world.clock.now();
     let guard = |ledger: &crate::effect::Ledger, _| {
         let found = ledger.slot(slot).cloned().unwrap_or_default();
@@ -190,13 +192,16 @@ async fn count(
             let since = found.launched.unwrap_or(Timestamp::MIN);
             pool.removed.iter().any(|(index, removed)| *index == slot.index && *removed >= since)
         });
+        let is_known = if by_choice { is_counted } else { found.leaving };
         match found.instance {
-            Some(held) if held == *instance && is_counted => Guard::Already,
+            Some(held) if held == *instance && is_known => Guard::Already,
             Some(held) if held == *instance => Guard::Go,
             _ => Guard::No(format!("{slot} does not hold {instance} any more")),
         }
     };
-    let change = LedgerChange::Removing { slot: slot.clone(), at };
+    let slot_id = slot.clone();
+    let change =
+        if by_choice { LedgerChange::Removing { slot: slot_id, at } } else { LedgerChange::Leaving { slot: slot_id } };
     let written = walk.record(&[change], &guard).await.map_err(|error| error.turn(walk, step, memory))?;
     memory.counted = true;
     Ok(written)
