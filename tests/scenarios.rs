@@ -42,9 +42,11 @@ scripts! {
     budget_lets_one_go_at_a_time
     canary_and_windows
     capacity_error_falls_back
+    converged_means_that_the_gpus_are_there
     crash_after_each_effect
     crash_at_answer_each_effect
     crash_before_each_effect
+    crash_in_a_roll_out_and_a_day
     cut_behind_a_drain
     dead_node_is_replaced
     deleted_document_is_forgotten
@@ -58,26 +60,33 @@ scripts! {
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
     frozen_in_the_middle
+    gang_comes_back_on_new_nodes
+    gangs_wider_than_the_budget_move_alone
     grow
     guard_stops_lending
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
     idle_never_touches_a_gang
+    interrupted_fill_cuts_nothing_twice
     lost_is_not_what_was_just_launched
     lowered_quota_evicts_nobody
     maintenance_is_answered_early
     mig_manager_fails
     mig_manager_hangs
+    missed_turn_is_no_roll_out
     not_approved_is_not_begun
     not_approved_is_not_done
     notice_under_a_freeze
+    only_failed_orders_count
     pod_comes_after_the_cordon
     recall_turns_the_tide
     rename
     replace_in_a_full_reservation
     resend_into_a_hidden_reservation
+    roll_out_says_when_it_is_done
     same_cut_loan_is_reclaimed
     second_apply_does_nothing
+    service_moves_through_a_layout_change
     shrink_too_much_waits_for_approval
     shrink_within_the_hourly_budget
     sick_node_is_booted_then_replaced

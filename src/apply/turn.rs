@@ -180,7 +180,8 @@ fn not_sooner(walk: &Walk<'_>, action: &Action, turn: Turn) -> Turn {
     }
 }
 
-/// Looks whether the instance is the slot's, and counts a removal by choice before it happens. Says whether it wrote.
+/// Looks whether the instance is the slot's, and remembers that it goes, counted where it goes by choice, before it
+/// does: after a crash nobody takes it for lost. Says whether it wrote.
 async fn count(
     walk: &Walk<'_>,
     step: &Step,
@@ -190,17 +191,24 @@ async fn count(
 ) -> Result<bool, Turn> {
     let planned =
         |other: &Step| matches!(&other.action, Action::Record(LedgerChange::Removing { slot: s, .. }) if s == slot);
-    if memory.counted || !is_by_choice(walk, step) || walk.plan.steps.iter().any(planned) {
+    if memory.counted || walk.plan.steps.iter().any(planned) {
         return holds(walk, step, memory, slot, instance).await;
     }
-    let held = |ledger: &Ledger| ledger.slot(slot).is_some_and(|found| found.instance.as_ref() == Some(instance));
-    let guard = |ledger: &Ledger, _| match held(ledger) {
+    let by_choice = is_by_choice(walk, step);
+    let at = walk.world.clock.now();
+    let guard = |ledger: &Ledger, _| {
+        let found = ledger.slot(slot).cloned().unwrap_or_default();
         // A crash between this record and the call: the same node is counted once.
-        true if is_counted(ledger, slot) => Guard::Already,
-        true => Guard::Go,
-        false => Guard::No(format!("{slot} does not hold {instance} any more")),
+        let is_known = if by_choice { is_counted(ledger, slot) } else { found.leaving };
+        match found.instance {
+            Some(held) if held == *instance && is_known => Guard::Already,
+            Some(held) if held == *instance => Guard::Go,
+            _ => Guard::No(format!("{slot} does not hold {instance} any more")),
+        }
     };
-    let change = LedgerChange::Removing { slot: slot.clone(), at: walk.world.clock.now() };
+    let slot_id = slot.clone();
+    let change =
+        if by_choice { LedgerChange::Removing { slot: slot_id, at } } else { LedgerChange::Leaving { slot: slot_id } };
     let written = walk.record(&[change], &guard).await.map_err(|error| error.turn(walk, step, memory))?;
     memory.counted = true;
     Ok(written)

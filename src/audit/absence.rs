@@ -59,7 +59,8 @@ pub fn not_shrunk(case: &Case<'_>, found: &mut Found) {
 }
 
 /// Says what shrank, if more is missing than the limit allows of what the ledger knows of. One that is listed as
-/// terminated is not missing, and one that was launched a moment ago may not be listed yet.
+/// terminated is not missing, one that was launched a moment ago may not be listed yet, and one that we told to end is
+/// expected to go.
 pub fn shrunk(case: &Case<'_>) -> Option<String> {
     let percent = case.standing().limits.observation_shrink_percent;
     let instances = case.seen().cloud.instances.seen();
@@ -67,7 +68,7 @@ pub fn shrunk(case: &Case<'_>) -> Option<String> {
     let (mut known, mut missing, mut claimed, mut gone) = (0usize, 0usize, 0usize, 0usize);
     for slot in case.input.ledger.pools.values().flat_map(|pool| pool.slots.values()) {
         let is_old = slot.launched.is_none_or(|at| case.input.now.duration_since(at) > LISTED_WITHIN);
-        if let Some(id) = slot.instance.as_ref().filter(|_| is_old) {
+        if let Some(id) = slot.instance.as_ref().filter(|_| is_old && !slot.leaving) {
             known += 1;
             missing += usize::from(!instances.contains_key(id));
         }

@@ -63,6 +63,9 @@ pub struct Slot {
     pub launched: Option<Timestamp>,
     /// The last instance went without being asked to: the next one takes its place.
     pub lost: bool,
+    /// We told the instance to end, or were about to: that it is gone is no surprise.
+    #[serde(default)]
+    pub leaving: bool,
     /// Since when the instance is missing from whole reads.
     pub missing_since: Option<Timestamp>,
     /// Sources of the pool that refused for want of capacity, and when.
@@ -208,6 +211,10 @@ pub enum LedgerChange {
         slot: SlotId,
         at: Timestamp,
     },
+    /// A node is about to be removed for a reason that has no hourly limit: the tide, its health, the end of its time.
+    Leaving {
+        slot: SlotId,
+    },
     Claimed {
         slot: SlotId,
         node: NodeName,
@@ -321,6 +328,7 @@ impl LedgerChange {
             | Self::Missing { slot, .. }
             | Self::Lost { slot }
             | Self::Removing { slot, .. }
+            | Self::Leaving { slot }
             | Self::Claimed { slot, .. }
             | Self::Unclaimed { slot }
             | Self::Closed { slot }
@@ -390,6 +398,7 @@ impl Ledger {
             | LedgerChange::Missing { .. }
             | LedgerChange::Lost { .. }
             | LedgerChange::Removing { .. }
+            | LedgerChange::Leaving { .. }
             | LedgerChange::Claimed { .. }
             | LedgerChange::Unclaimed { .. }
             | LedgerChange::Closed { .. }
@@ -496,7 +505,8 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*at);
-                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
+                (slot.intent, slot.missing_since) = (None, None);
+                (slot.lost, slot.leaving) = (false, false);
                 slot.refused.clear();
             }
             LedgerChange::LaunchRefused { slot, source, at } => {
@@ -511,15 +521,18 @@ impl Ledger {
                 slot.generation = slot.generation.max(*generation);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*launched);
-                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
+                (slot.intent, slot.missing_since) = (None, None);
+                (slot.lost, slot.leaving) = (false, false);
             }
             LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
             LedgerChange::Lost { slot } => {
                 let slot = self.slot_mut(slot);
                 slot.lost |= slot.instance.is_some();
-                (slot.instance, slot.launched, slot.missing_since) = (None, None, None);
+                (slot.instance, slot.launched, slot.missing_since, slot.leaving) = (None, None, None, false);
             }
+            LedgerChange::Leaving { slot } => self.slot_mut(slot).leaving = true,
             LedgerChange::Removing { slot, at } => {
+                self.slot_mut(slot).leaving = true;
                 let pool = self.pools.entry(slot.pool.clone()).or_default();
                 pool.removed.retain(|(_, earlier)| at.duration_since(*earlier) < AN_HOUR);
                 if !pool.removed.contains(&(slot.index, *at)) {

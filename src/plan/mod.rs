@@ -15,6 +15,7 @@ pub mod gates;
 pub mod harm;
 pub mod health;
 pub mod launch;
+pub mod later;
 pub mod layout;
 pub mod marks;
 pub mod objects;

@@ -156,12 +156,13 @@ fn tagged<'a>(
 }
 
 /// Too much of what we know of is missing: the answer is wrong, or something terrible happened. A terminated instance
-/// that is listed is not missing.
+/// that is listed is not missing, and neither is one that we told to end ourselves.
 fn shrunk(input: &PlanInput, remembered: &BTreeSet<&InstanceId>) -> Option<(Counts, Counts)> {
     let listed = input.observed.cloud.instances.seen();
     let nodes = input.observed.cluster.nodes.seen();
     let slots = || input.ledger.pools.values().flat_map(|pool| pool.slots.values());
     let old = |slot: &&Slot| slot.launched.is_none_or(|at| input.now.duration_since(at) > FRESH);
+    let old = |slot: &&Slot| old(slot) && !slot.leaving;
     let fresh = slots().filter(|slot| slot.instance.is_some() && !old(slot)).count();
     let claimed: Vec<&NodeName> = slots().filter_map(|slot| slot.node.as_ref()).collect();
     let known = Counts { instances: count(remembered.len().saturating_sub(fresh)), nodes: count(claimed.len()) };

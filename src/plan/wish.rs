@@ -179,7 +179,7 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     let ((_, node), part) = (slot.node?, slot.part?);
     let (to, laid_out) = layout::wanted(view, pool, slot)?;
     let state = layout::state(view, slot, node, laid_out);
-    if state == CutState::Done {
+    if matches!(state, CutState::Done | CutState::Coming) {
         return None;
     }
     let from = layout::current(view, pool, node);
@@ -202,7 +202,9 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         _ => {}
     }
     let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
-    let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout;
+    // One that was never cut, and is new or only claimed, was in no tide.
+    let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
+    let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
     let loans = view.standing.tides.iter().flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan)));
     let late = loans.filter(|(_, loan)| lent_before && loan.pool == *pool.name && Some(&loan.layout) == from);
     let late = late.map(|(tide, _)| tide).next();

@@ -124,7 +124,7 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Missing { slot, since: Some(_) } => format!("note that {slot} is missing"),
         LedgerChange::Missing { slot, since: None } => format!("note that {slot} is back"),
         LedgerChange::Lost { slot } => format!("note that {slot} is lost"),
-        LedgerChange::Removing { slot, .. } => format!("note that {slot} is removed"),
+        LedgerChange::Removing { slot, .. } | LedgerChange::Leaving { slot } => format!("note that {slot} is removed"),
         LedgerChange::Claimed { slot, node } => format!("claim {node} for {slot}"),
         LedgerChange::Unclaimed { slot } => format!("release the node of {slot}"),
         LedgerChange::Closed { slot } => format!("close {slot}"),

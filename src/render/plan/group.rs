@@ -431,6 +431,7 @@ fn slot_of(change: &LedgerChange) -> Option<&SlotId> {
         | LedgerChange::Missing { slot, .. }
         | LedgerChange::Lost { slot }
         | LedgerChange::Removing { slot, .. }
+        | LedgerChange::Leaving { slot }
         | LedgerChange::Claimed { slot, .. }
         | LedgerChange::Unclaimed { slot }
         | LedgerChange::Closed { slot }
