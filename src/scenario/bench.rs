@@ -176,7 +176,7 @@ impl Bench {
                 Ok(crate::render::status::human(&status, ".", false).lines().map(str::to_string).collect())
             }
             Run::Approve => self.approve(),
-            Run::Show => Ok(self.sim.summary().lines().map(str::to_string).collect()),
+            Run::Show => Ok(self.sim.summary(&jiff::tz::TimeZone::UTC).lines().map(str::to_string).collect()),
             Run::Calls => Ok(print::calls(&self.sim.state().calls)),
             Run::Health => Ok(print::nodes(&self.sim.state())),
         }
@@ -469,7 +469,7 @@ fn bound(looked: &Looked) -> u32 {
 
 fn asks(looked: &Looked) -> bool {
     looked.plan.steps.iter().any(|step| step.consent == Consent::Asked)
-        || looked.plan.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval(_)))
+        || looked.plan.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval { .. }))
 }
 
 /// A snapshot that lost too much stops everything, until a person has looked.
@@ -507,7 +507,7 @@ fn waits_for_ever(looked: &Looked) -> bool {
         matches!(
             held.waiting_on,
             WaitingOn::Limit { .. }
-                | WaitingOn::Approval(_)
+                | WaitingOn::Approval { .. }
                 | WaitingOn::Frozen(_)
                 | WaitingOn::HandsOff(_)
                 | WaitingOn::OtherOwner { .. }
