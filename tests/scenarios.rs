@@ -37,11 +37,14 @@ macro_rules! scripts {
 
 scripts! {
     ambiguous_launch_is_sent_again
+    block_ends_while_nobody_looks
     block_is_bought_filled_and_drained
     breaker_stops_mass_quarantine
     budget_lets_one_go_at_a_time
     canary_and_windows
     capacity_error_falls_back
+    claimed_node_disappears
+    claimed_node_of_a_mixed_pool_disappears
     converged_means_that_the_gpus_are_there
     crash_after_each_effect
     crash_at_answer_each_effect
@@ -79,6 +82,8 @@ scripts! {
     notice_under_a_freeze
     only_failed_orders_count
     pod_comes_after_the_cordon
+    quarantine_ends_with_its_node
+    quota_goes_with_its_nodes
     recall_turns_the_tide
     rename
     replace_in_a_full_reservation
@@ -91,6 +96,7 @@ scripts! {
     shrink_within_the_hourly_budget
     sick_node_is_booted_then_replaced
     spot_interruption
+    spot_is_priced_in_its_zones
     stale_reads_move_nothing_backwards
     stillborn_node_is_replaced
     throttled_calls_are_repeated
@@ -100,6 +106,7 @@ scripts! {
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
     what_is_not_ours_stays
+    what_waits_for_a_loan_is_shown
 }
 
 #[test]

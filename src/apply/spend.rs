@@ -164,11 +164,6 @@ fn purpose(step: &Step) -> String {
             format!("reserve {}@{}", request.reservation, request.generation)
         }
         Action::Cloud(CloudAction::Purchase(request)) => format!("purchase {}", request.offering),
-        // Ordered again by another value: the same cut.
-        Action::Cluster(ClusterAction::Cut { node, laid_out, .. }) => {
-            let digest = digest_of(&(node, laid_out));
-            format!("{} {}", step.id, digest.as_str().get(..16).unwrap_or_default())
-        }
         // Its mark holds an instant, which is another in every plan.
         Action::Cluster(ClusterAction::Suspend { workload, .. }) => format!("{} {workload}", step.id),
         // An order to mig-manager that came to nothing is given again: that is still the one cut.

@@ -61,12 +61,15 @@ pub struct Slot {
     pub node: Option<NodeName>,
     pub intent: Option<Intent<LaunchRequest>>,
     pub launched: Option<Timestamp>,
+    /// The reservation that the instance was launched into: one that is over takes its instances with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationId>,
     /// The last instance went without being asked to: the next one takes its place.
     pub lost: bool,
     /// We told the instance to end, or were about to: that it is gone is no surprise.
     #[serde(default)]
     pub leaving: bool,
-    /// Since when the instance is missing from whole reads.
+    /// Since when the instance, or the node that was claimed, is missing from whole reads.
     pub missing_since: Option<Timestamp>,
     /// Sources of the pool that refused for want of capacity, and when.
     pub refused: BTreeMap<u32, Timestamp>,
@@ -505,8 +508,10 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*at);
-                (slot.intent, slot.missing_since) = (None, None);
-                (slot.lost, slot.leaving) = (false, false);
+                if let Some(intent) = slot.intent.take() {
+                    slot.reservation = intent.request.reservation;
+                }
+                (slot.missing_since, slot.lost, slot.leaving) = (None, false, false);
                 slot.refused.clear();
             }
             LedgerChange::LaunchRefused { slot, source, at } => {
@@ -529,6 +534,7 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.lost |= slot.instance.is_some();
                 (slot.instance, slot.launched, slot.missing_since, slot.leaving) = (None, None, None, false);
+                slot.reservation = None;
             }
             LedgerChange::Leaving { slot } => self.slot_mut(slot).leaving = true,
             LedgerChange::Removing { slot, at } => {
@@ -543,10 +549,13 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 if slot.node.as_ref() != Some(node) {
                     slot.generation += 1;
-                    slot.node = Some(node.clone());
+                    (slot.node, slot.missing_since) = (Some(node.clone()), None);
                 }
             }
-            LedgerChange::Unclaimed { slot } => self.slot_mut(slot).node = None,
+            LedgerChange::Unclaimed { slot } => {
+                let slot = self.slot_mut(slot);
+                (slot.node, slot.missing_since) = (None, None);
+            }
             LedgerChange::Closed { slot } => {
                 if let Some(pool) = self.pools.get_mut(&slot.pool)
                     && let Some(found) = pool.slots.get_mut(&slot.index)

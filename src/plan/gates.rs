@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::draft::{Course, Draft};
+use super::shrink::Shrink;
 use super::types::*;
 use super::view::View;
 use crate::effect::marks::{CORDON, HANDS_OFF};
@@ -22,12 +23,13 @@ const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// How long a removal counts.
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// What an approval would have to cover is known only when everything else is: the place is kept with this.
-const NO_DIGEST: &str = "";
+pub const NO_DIGEST: &str = "";
 
 pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     let left_out = only(view, draft);
     let courses = std::mem::take(&mut draft.courses);
     let mut removals = Removals::new(view, &courses, &draft.held);
+    let shrink = Shrink::new(view, &courses, &draft.held, removals.too_many && !removals.approved);
     let mut breakers: BTreeMap<PoolName, u32> = BTreeMap::new();
     // What was begun comes first, so that a budget is spent on finishing.
     let (begun, fresh): (Vec<_>, Vec<_>) = courses.into_iter().partition(|course| is_begun(view, course));
@@ -36,7 +38,8 @@ pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
             .or_else(|| hands_off(view, &course))
             .or_else(|| doubtful(view, &course))
             .or_else(|| breaker(view, &course, begun, &mut breakers))
-            .or_else(|| removals.gate(&course, begun));
+            .or_else(|| removals.gate(&shrink, &course, begun))
+            .or_else(|| shrink.quota(view, &mut course));
         if course.has_deadline && is_frozen(view) {
             without_successor(&mut course);
         }
@@ -51,8 +54,10 @@ pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
 /// The digest of the whole plan, in what waits for an approval.
 pub fn name_approval(held: &mut [Held], digest: &Digest) {
     for one in held {
-        if matches!(&one.waiting_on, WaitingOn::Approval(known) if known.as_str() == NO_DIGEST) {
-            one.waiting_on = WaitingOn::Approval(digest.clone());
+        if let WaitingOn::Approval { digest: known, .. } = &mut one.waiting_on
+            && known.as_str() == NO_DIGEST
+        {
+            *known = digest.clone();
         }
     }
 }
@@ -78,7 +83,7 @@ fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     left
 }
 
-fn is_begun(view: &View<'_>, course: &Course) -> bool {
+pub fn is_begun(view: &View<'_>, course: &Course) -> bool {
     let nodes = view.input.observed.cluster.nodes.seen();
     course.nodes.iter().any(|name| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some()))
 }
@@ -235,12 +240,12 @@ impl Removals {
         Self { left, allowed, recent, ties: Ties::new(courses), too_many, approved }
     }
 
-    fn gate(&mut self, course: &Course, begun: bool) -> Option<WaitingOn> {
+    fn gate(&mut self, shrink: &Shrink, course: &Course, begun: bool) -> Option<WaitingOn> {
         if !is_removal(course) {
             return None;
         }
         if course.reason == Reason::NotWanted && self.too_many && !self.approved && !begun {
-            return Some(WaitingOn::Approval(NO_DIGEST.into()));
+            return Some(shrink.word());
         }
         if !is_counted(course) || self.ties.is_promised(course) {
             return None;
@@ -315,7 +320,7 @@ fn is_counted(course: &Course) -> bool {
 }
 
 /// A node that goes by choice: somebody wrote fewer of them, or it moves to a new version.
-fn is_removal(course: &Course) -> bool {
+pub fn is_removal(course: &Course) -> bool {
     let asked = course.steps.iter().any(|step| step.consent == Consent::Asked);
     let removes = course
         .steps

@@ -208,7 +208,10 @@ impl Page<'_> {
         for tide in tides {
             rows.add_row([
                 tide.tide.to_string(),
-                phase(&tide.phase).into(),
+                match tide.closed {
+                    Some(_) => "low, held by its guard".into(),
+                    None => phase(&tide.phase).into(),
+                },
                 self.turn(tide),
                 tide.lent.to_string(),
                 tide.returning.to_string(),

@@ -180,7 +180,7 @@ impl Bench {
                 Ok(crate::render::status::human(&status, ".", false).lines().map(str::to_string).collect())
             }
             Run::Approve => self.approve(),
-            Run::Show => Ok(self.sim.summary().lines().map(str::to_string).collect()),
+            Run::Show => Ok(self.sim.summary(&jiff::tz::TimeZone::UTC).lines().map(str::to_string).collect()),
             Run::Calls => Ok(print::calls(&self.sim.state().calls)),
             Run::Health => Ok(print::nodes(&self.sim.state())),
         }
@@ -451,7 +451,7 @@ fn waits_for_ever(looked: &Looked) -> bool {
         matches!(
             held.waiting_on,
             WaitingOn::Limit { .. }
-                | WaitingOn::Approval(_)
+                | WaitingOn::Approval { .. }
                 | WaitingOn::Frozen(_)
                 | WaitingOn::HandsOff(_)
                 | WaitingOn::OtherOwner { .. }

@@ -39,6 +39,8 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub use parse::COMMANDS;
+
 use std::fmt;
 use std::path::Path;
 

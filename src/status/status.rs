@@ -234,7 +234,8 @@ fn reservation(input: &PlanInput, name: &ReservationName, spec: &ReservationSpec
         HeldCapacity {
             state: found.state.clone(),
             nodes: found.total,
-            used: found.total.saturating_sub(found.available),
+            // What has not begun has no place to use yet, and says that none is available.
+            used: if usable { found.total.saturating_sub(found.available) } else { 0 },
             idle,
             idle_usd_hour: each.map(|price| Usd(price.0 * Decimal::from(idle))),
             start: found.start,

@@ -243,7 +243,7 @@ fn kind(shown: &Shown<'_>, steps: &[&Step]) -> Kind {
     if cluster(|action| matches!(action, ClusterAction::Cut { .. })) || verb(Verb::Cut) {
         return Kind::Cut;
     }
-    if verb(Verb::Release) || record(|change| matches!(change, LedgerChange::Unclaimed { .. })) {
+    if verb(Verb::Release) {
         return Kind::Release;
     }
     if cloud(|action| matches!(action, CloudAction::Purchase(_))) {
