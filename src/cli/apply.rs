@@ -243,7 +243,7 @@ fn rounds(
             bars.tell(&event)
         }));
         bars.finish();
-        session.sim.save().map_err(|error| fail(&error.to_string()))?;
+        session.save()?;
         let report = walked.map_err(|error| fail(&error.to_string()))?;
         if report.stopped || stop.is_asked() {
             return Ok(End::Stopped);

@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     }
     let freeze = |session: &Session| {
         exists(session, &scope)?;
-        let (by, at, reason) = (who(), session.sim.now(), arguments.reason.clone());
+        let (by, at, reason) = (who(), session.now(), arguments.reason.clone());
         let freeze = Freeze { scope: scope.clone(), by, at, reason, all: arguments.all };
         session.remember(&LedgerChange::Freeze(freeze))?;
         print(&format!("{} is frozen: {}", named(&scope), arguments.reason));
@@ -134,7 +134,7 @@ fn exists(session: &Session, scope: &Scope) -> Result<(), u8> {
 
 /// Whether the cluster has a node of this name.
 pub fn node(session: &Session, name: &str) -> Result<(), u8> {
-    let target = session.fleet.target_at(session.sim.now());
+    let target = session.fleet.target_at(session.now());
     let seen = block_on(session.world().cluster.observe(&target));
     let names: Vec<&str> = seen.nodes.seen().keys().map(|name| name.as_str()).collect();
     if names.contains(&name) {

@@ -88,22 +88,25 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
 fn go(arguments: &Arguments) -> Result<u8, u8> {
     let directory = &arguments.directory;
     match &arguments.verb {
-        Verb::Show => print(&Session::open(directory, Access::Look)?.sim.summary()),
+        Verb::Show => print(&Session::open(directory, Access::Look)?.sim()?.summary()),
         Verb::Advance { by } => {
             let session = Session::open(directory, Access::Change)?;
-            session.sim.advance(*by);
-            session.sim.save().map_err(|error| fail(&error.to_string()))?;
+            session.sim()?.advance(*by);
+            session.save()?;
             let zone = session.fleet.time_zone.zone();
-            print(&format!("It is {} there.", session.sim.now().to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %:z")));
+            print(&format!(
+                "It is {} there.",
+                session.sim()?.now().to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %:z")
+            ));
         }
         Verb::Submit { quota, gpus, length, name } => {
             let session = Session::open(directory, Access::Change)?;
             let mut spec = gang(&session, quota, *gpus, name.as_deref())?;
             spec.work_secs = length.map(|length| u32::try_from(length.as_secs()).unwrap_or(u32::MAX));
             let said = format!("{} arrives: {} pods, {gpus} GPUs.", spec.name, spec.pods);
-            let arrived = session.sim.in_cluster(|cluster, now| cluster.submit_gang(now, spec));
+            let arrived = session.sim()?.in_cluster(|cluster, now| cluster.submit_gang(now, spec));
             arrived.map_err(|error| fail(&format!("the cluster refuses it: {error}")))?;
-            session.sim.save().map_err(|error| fail(&error.to_string()))?;
+            session.save()?;
             print(&said);
         }
         Verb::Run { file } => return script(file),
@@ -128,7 +131,7 @@ fn begin_anew(directory: &Path, at: Option<When>) -> Result<Option<PathBuf>, u8>
         let Resolved { at, note } = at.resolve(&zone).map_err(|message| fail(&message))?;
         note.iter().for_each(|note| talk(note));
         let session = Session::begin(directory, at)?;
-        session.sim.save().map_err(|error| fail(&error.to_string()))?;
+        session.save()?;
     }
     Ok(aside)
 }
@@ -147,8 +150,9 @@ fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result
     if gpus > per_node && !gpus.is_multiple_of(per_node) {
         return Err(fail(&format!("{gpus} GPUs are no whole nodes: a node has {per_node}")));
     }
+    let sim = session.sim()?;
     let numbered = || {
-        let there = session.sim.state().cluster.observe(session.sim.now());
+        let there = sim.state().cluster.observe(sim.now());
         format!("gang-{}", there.workloads.seen().len() + 1)
     };
     let name = name.map_or_else(numbered, String::from);
