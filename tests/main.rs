@@ -6,6 +6,7 @@ mod campaign;
 mod cli;
 mod converge;
 mod compile;
+mod controlplane;
 mod examples;
 mod fleets;
 mod fuzz_corpus;
