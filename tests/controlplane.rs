@@ -19,4 +19,7 @@ mod plane;
 mod process;
 mod users;
 
-pub use api::eventually;
+pub use api::{Api, block, eventually};
+pub use nodes::GpuNodes;
+pub use objects::{gang, is_true};
+pub use plane::{Controlplane, Settings, shared};

@@ -66,7 +66,11 @@ struct Binary {
 pub async fn whole(k8s: &K8s) -> Result<(Ledger, Vec<(Part, Version)>), ProviderError> {
     let ours = format!("labelSelector={}", escaped(&format!("{LEDGER}={}", k8s.fleet)));
     let maps = kinds::collection(ObjectKind::ConfigMap, Some(OUR_NAMESPACE));
-    let all = k8s.wire.list(&maps, &ours, |bytes: &[u8]| page(bytes, Some::<Kept>)).await.map_err(unread)?;
+    let all = k8s
+        .wire
+        .list(&maps, &ours, |bytes: &[u8]| page(bytes, Some::<Kept>))
+        .await
+        .map_err(|failure| unread("list configmaps", failure))?;
     let mut ledger = Ledger::default();
     let mut versions = vec![(Part::Head, Version(ABSENT.into()))];
     for kept in all {
@@ -88,7 +92,7 @@ pub async fn whole(k8s: &K8s) -> Result<(Ledger, Vec<(Part, Version)>), Provider
 }
 
 pub async fn part(k8s: &K8s, part: &Part) -> Result<(PartValue, Version), ProviderError> {
-    let kept = match k8s.wire.find(&path(k8s, part)).await.map_err(unread)? {
+    let kept = match k8s.wire.find(&path(k8s, part)).await.map_err(|failure| unread("get configmaps", failure))? {
         Some(bytes) => Some(read(&bytes)?),
         None => None,
     };
@@ -237,9 +241,9 @@ fn conflict(k8s: &K8s, part: &Part) -> ProviderError {
     ProviderError::new(Class::Conflict, message)
 }
 
-fn unread(failure: Failure) -> ProviderError {
+fn unread(what: &str, failure: Failure) -> ProviderError {
     let error = ProviderError::from(failure.clone());
-    ProviderError { message: super::gaps::gap("get configmaps", &failure).why, ..error }
+    ProviderError { message: super::gaps::gap(what, &failure).why, ..error }
 }
 
 #[cfg(test)]
