@@ -269,13 +269,13 @@ impl Controlplane {
     }
 
     fn api_server(&self) -> Vec<String> {
-        let keys = self.certificates.service_accounts.display();
+        let (private, public) = (&self.certificates.service_accounts, &self.certificates.service_accounts_public);
         let mut arguments = self.serving(self.ports.api);
         arguments.extend([
             format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
             format!("--token-auth-file={}", self.directory.join("tokens.csv").display()),
-            format!("--service-account-key-file={keys}"),
-            format!("--service-account-signing-key-file={keys}"),
+            format!("--service-account-key-file={}", public.display()),
+            format!("--service-account-signing-key-file={}", private.display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
