@@ -131,6 +131,7 @@ fn failed_stays_until_the_value_changes_or_the_pod_is_restarted() {
     scene.wait_for_state("failed");
     scene.wait_for_allocatable("nvidia.com/gpu", "8");
     scene.ask("seven");
+    scene.label("bench.test/touched", json!("yes"));
     scene.stays("failed");
     scene.operands.restart_mig_manager("mig-fail-0");
     scene.wait_for_state("success");
@@ -154,6 +155,7 @@ fn a_name_that_is_not_mounted_yet_fails_and_an_edit_under_an_old_name_does_nothi
     let Some(scene) = scene("mig-mount") else { return };
     scene.operands.held.mount.store(true, Ordering::SeqCst);
     scene.configure(&SEVEN.replace("seven", "eight"));
+    std::thread::sleep(3 * Timing::default().mount);
     scene.ask("eight");
     scene.wait_for_state("failed");
     scene.operands.held.mount.store(false, Ordering::SeqCst);
