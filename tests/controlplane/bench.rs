@@ -78,6 +78,7 @@ fn nothing_is_left_when_the_owner_is_killed() {
         .spawn()
         .unwrap();
     let mark = eventually("the child has a control plane", 180, || {
+        assert!(owner.try_wait().unwrap().is_none(), "the child ended");
         std::fs::read_to_string(&file).ok().filter(|text| !text.is_empty())
     });
     assert!(processes_with(&mark).len() >= 2);

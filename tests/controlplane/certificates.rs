@@ -9,8 +9,9 @@ pub struct Certificates {
     pub authority: PathBuf,
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Signs the tokens of service accounts.
+    /// Signs the tokens of service accounts, and says who signed them.
     pub service_accounts: PathBuf,
+    pub service_accounts_public: PathBuf,
 }
 
 /// Writes them below `directory`. Kueue wants its certificates as `tls.crt` and `tls.key` in a folder, so do we.
@@ -25,6 +26,7 @@ pub fn write(directory: &Path) -> Certificates {
     let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
 
+    let service_accounts = KeyPair::generate().unwrap();
     std::fs::create_dir_all(directory).unwrap();
     let written = |name: &str, text: String| {
         let path = directory.join(name);
@@ -35,6 +37,7 @@ pub fn write(directory: &Path) -> Certificates {
         authority: written("ca.crt", authority.pem()),
         certificate: written("tls.crt", certificate.pem()),
         key: written("tls.key", key.serialize_pem()),
-        service_accounts: written("service-accounts.key", KeyPair::generate().unwrap().serialize_pem()),
+        service_accounts: written("service-accounts.key", service_accounts.serialize_pem()),
+        service_accounts_public: written("service-accounts.pub", service_accounts.public_key_pem()),
     }
 }

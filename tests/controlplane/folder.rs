@@ -14,7 +14,9 @@ pub fn folder() -> Option<&'static Path> {
     match FOUND.get_or_init(|| ask(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/controlplane"))) {
         Ok(folder) => Some(folder),
         Err(reason) => {
-            skip(std::env::var("CI").is_ok_and(|value| value == "true"), reason);
+            let said = skipped(std::env::var("CI").is_ok_and(|value| value == "true"), reason);
+            // Not eprintln!, which the test runner keeps to itself when a test passes.
+            let _ = writeln!(std::io::stderr(), "{said}");
             None
         }
     }
@@ -30,19 +32,16 @@ fn ask(script: &Path) -> Result<PathBuf, String> {
     }
 }
 
-fn skip(in_ci: bool, reason: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+fn skipped(in_ci: bool, reason: &str) -> String {
     assert!(!in_ci, "in CI nothing may be skipped: {reason}");
-    // Not eprintln!, which the test runner keeps to itself when a test passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: no control plane: {reason}");
+    format!("SKIPPED: {}: {reason}", std::thread::current().name().unwrap_or("a test"))
 }
 
 #[test]
 fn what_is_missing_is_said_and_in_ci_it_fails() {
     let empty = tempfile::tempdir().unwrap();
-    let script = empty.path().join("controlplane");
-    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/controlplane"), &script).unwrap();
-    let said = Command::new(&script).arg("--where").env("TIDEWRIGHT_CONTROLPLANE", empty.path()).output().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/controlplane");
+    let said = Command::new(script).arg("--where").env("TIDEWRIGHT_CONTROLPLANE", empty.path()).output().unwrap();
     assert_eq!(said.status.code(), Some(3));
     let said = String::from_utf8(said.stderr).unwrap();
     assert!(
@@ -50,6 +49,6 @@ fn what_is_missing_is_said_and_in_ci_it_fails() {
         "{said}"
     );
 
-    skip(false, &said);
-    assert!(std::panic::catch_unwind(|| skip(true, &said)).is_err());
+    assert!(skipped(false, &said).ends_with(&said));
+    assert!(std::panic::catch_unwind(|| skipped(true, &said)).is_err());
 }

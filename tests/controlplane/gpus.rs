@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -82,6 +84,9 @@ pub(super) async fn device_plugin(node: Arc<NodeParts>) {
             running_with = None;
             let Some(config) = wanted else { break };
             tokio::time::sleep(node.timing.plugin).await;
+            while node.held.plugin.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
             let strategy = labels.get("nvidia.com/mig.strategy").map_or("none", String::as_str);
             let resources = node.gpus.lock().unwrap().resources(strategy);
             let Some(resources) = shared(resources, &config, &node.mounted.lock().unwrap().device_plugin) else {

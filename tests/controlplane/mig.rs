@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,6 +67,15 @@ pub enum Fault {
     Reboot,
 }
 
+/// What a test holds back until it lets go: nothing then depends on how fast the machine is.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// The kubelet mounts no newer config map.
+    pub mount: AtomicBool,
+    /// The device plugin is about to start and does not.
+    pub plugin: AtomicBool,
+}
+
 /// Where the operator's ClusterPolicy says the configuration is.
 #[derive(Debug, Clone)]
 pub struct Maps {
@@ -76,6 +86,8 @@ pub struct Maps {
 
 /// The operands of NVIDIA's operator on some nodes, until dropped.
 pub struct Operands {
+    pub held: Arc<Held>,
+    mounted: Arc<Mutex<Mounted>>,
     nodes: Arc<Mutex<BTreeMap<String, Arc<NodeParts>>>>,
     _tasks: JoinSet<()>,
 }
@@ -84,6 +96,7 @@ pub(super) struct NodeParts {
     pub name: String,
     pub api: Api,
     pub timing: Timing,
+    pub held: Arc<Held>,
     pub mounted: Arc<Mutex<Mounted>>,
     pub gpus: Mutex<Gpus>,
     /// The labels as last seen, and a call whenever the device plugin's changed.
@@ -112,16 +125,24 @@ struct Wanted {
 
 impl Operands {
     pub fn start(plane: &Controlplane, prefix: &str, maps: Maps, timing: Timing) -> Operands {
-        let nodes = Arc::default();
-        let mounted = Arc::new(Mutex::new(Mounted {
-            mig_file: plane.directory.join(format!("mig-parted-{prefix}.yaml")),
-            ..Mounted::default()
-        }));
         let mut tasks = JoinSet::new();
-        let on = runtime().handle();
-        tasks.spawn_on(mount(plane.api.clone(), maps, timing.mount, Arc::clone(&mounted)), on);
-        tasks.spawn_on(watch(plane.api.clone(), prefix.to_owned(), timing, mounted, Arc::clone(&nodes)), on);
-        Operands { nodes, _tasks: tasks }
+        let all = All {
+            api: plane.api.clone(),
+            prefix: prefix.to_owned(),
+            timing,
+            held: Arc::default(),
+            mounted: Arc::default(),
+            nodes: Arc::default(),
+        };
+        all.mounted.lock().unwrap().mig_file = plane.directory.join(format!("mig-parted-{prefix}.yaml"));
+        tasks.spawn_on(mount(all.clone(), maps), runtime().handle());
+        tasks.spawn_on(watch(all.clone()), runtime().handle());
+        Operands { held: all.held, mounted: all.mounted, nodes: all.nodes, _tasks: tasks }
+    }
+
+    /// The nodes see this entry of the mig-parted file.
+    pub fn has_mounted(&self, entry: &str) -> bool {
+        !self.mounted.lock().unwrap().mig["mig-configs"][entry].is_null()
     }
 
     /// The next change of this node goes wrong.
@@ -142,52 +163,56 @@ impl Operands {
     }
 }
 
+/// What every task needs.
+#[derive(Clone)]
+struct All {
+    api: Api,
+    prefix: String,
+    timing: Timing,
+    held: Arc<Held>,
+    mounted: Arc<Mutex<Mounted>>,
+    nodes: Arc<Mutex<BTreeMap<String, Arc<NodeParts>>>>,
+}
+
 /// The kubelet's part: the config maps reach the nodes late.
-async fn mount(api: Api, maps: Maps, every: Duration, mounted: Arc<Mutex<Mounted>>) {
+async fn mount(all: All, maps: Maps) {
+    let read = async |name: &str| {
+        let path = format!("/api/v1/namespaces/{}/configmaps/{name}", maps.namespace);
+        let map = all.api.send("GET", &path, "application/json", None).await;
+        map.ok().and_then(|map| serde_json::from_value::<BTreeMap<String, String>>(map["data"].clone()).ok())
+    };
     loop {
-        let read = async |name: &str| {
-            let path = format!("/api/v1/namespaces/{}/configmaps/{name}", maps.namespace);
-            let map = api.send("GET", &path, "application/json", None).await;
-            map.ok().and_then(|map| serde_json::from_value::<BTreeMap<String, String>>(map["data"].clone()).ok())
-        };
         let (mig, device_plugin) = (read(&maps.mig).await, read(&maps.device_plugin).await);
         let text = mig.and_then(|map| map.get("config.yaml").cloned()).unwrap_or_default();
-        {
-            let mut mounted = mounted.lock().unwrap();
+        if !all.held.mount.load(Ordering::SeqCst) {
+            let mut mounted = all.mounted.lock().unwrap();
             let _ = std::fs::write(&mounted.mig_file, &text);
             mounted.mig = serde_saphyr::from_str(&text).unwrap_or_default();
             mounted.device_plugin = device_plugin.unwrap_or_default();
         }
-        tokio::time::sleep(every).await;
+        tokio::time::sleep(all.timing.mount).await;
     }
 }
 
 /// One watch for all nodes; each gets its own mig-manager and device plugin.
-async fn watch(
-    api: Api,
-    prefix: String,
-    timing: Timing,
-    mounted: Arc<Mutex<Mounted>>,
-    nodes: Arc<Mutex<BTreeMap<String, Arc<NodeParts>>>>,
-) {
+async fn watch(all: All) {
     let mut tasks = JoinSet::new();
-    let all: kube::Api<Node> = kube::Api::all(api.client.clone());
+    let api: kube::Api<Node> = kube::Api::all(all.api.client.clone());
     loop {
-        if let Ok(stream) = all.watch(&WatchParams::default(), "0").await {
+        if let Ok(stream) = api.watch(&WatchParams::default(), "0").await {
             let mut stream = stream.boxed();
             while let Ok(Some(event)) = stream.try_next().await {
                 let (WatchEvent::Added(node) | WatchEvent::Modified(node)) = event else { continue };
                 let name = node.metadata.name.clone().unwrap_or_default();
-                if !name.starts_with(&prefix) {
+                if !name.starts_with(&all.prefix) {
                     continue;
                 }
-                let known = nodes.lock().unwrap().get(&name).cloned();
+                let known = all.nodes.lock().unwrap().get(&name).cloned();
                 let parts = known.unwrap_or_else(|| {
-                    let parts =
-                        Arc::new(NodeParts::new(name.clone(), &node, api.clone(), timing, Arc::clone(&mounted)));
+                    let parts = Arc::new(NodeParts::new(name.clone(), &node, &all));
                     tasks.spawn(mig_manager(Arc::clone(&parts)));
                     tasks.spawn(gpus::device_plugin(Arc::clone(&parts)));
-                    nodes.lock().unwrap().insert(name, Arc::clone(&parts));
+                    all.nodes.lock().unwrap().insert(name, Arc::clone(&parts));
                     parts
                 });
                 parts.saw(node.metadata.labels.unwrap_or_default());
@@ -199,13 +224,14 @@ async fn watch(
 }
 
 impl NodeParts {
-    fn new(name: String, node: &Node, api: Api, timing: Timing, mounted: Arc<Mutex<Mounted>>) -> NodeParts {
+    fn new(name: String, node: &Node, all: &All) -> NodeParts {
         let count = node.metadata.labels.as_ref().and_then(|labels| labels.get("nvidia.com/gpu.count")?.parse().ok());
         NodeParts {
             name,
-            api,
-            timing,
-            mounted,
+            api: all.api.clone(),
+            timing: all.timing,
+            held: Arc::clone(&all.held),
+            mounted: Arc::clone(&all.mounted),
             gpus: Mutex::new(Gpus::whole(count.unwrap_or(0))),
             labels: Mutex::default(),
             plugin_changed: Notify::new(),

@@ -1,5 +1,7 @@
 //! The stand-in for NVIDIA's operands falls into every trap of the real ones: whoever passes here has met them.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::{Value, json};
 
 use super::api::eventually;
@@ -32,9 +34,9 @@ fn scene(name: &'static str) -> Option<Scene> {
         plane.api.create(&map).unwrap();
     }
     let operands = Operands::start(&plane, &format!("{name}-"), maps, Timing::default());
-    // The mount is there before the first label, as on a node that has been up for a while.
-    std::thread::sleep(3 * Timing::default().mount);
-    Some(Scene { plane, operands, name })
+    let scene = Scene { plane, operands, name };
+    scene.wait_for_mount("seven");
+    Some(scene)
 }
 
 impl Scene {
@@ -82,6 +84,11 @@ impl Scene {
         }
     }
 
+    #[track_caller]
+    fn wait_for_mount(&self, entry: &str) {
+        eventually(&format!("{entry} is mounted"), 20, || self.operands.has_mounted(entry).then_some(()));
+    }
+
     fn configure(&self, text: &str) {
         let path = format!("/api/v1/namespaces/default/configmaps/{}-mig", self.name);
         self.plane.api.merge(&path, &json!({"data": {"config.yaml": text}})).unwrap();
@@ -90,10 +97,9 @@ impl Scene {
 
 /// The changes of one label of one node, in order, as the API server recorded them.
 fn history(plane: &Controlplane, node: &str, label: &str) -> Vec<String> {
-    let events = plane
-        .audit()
-        .into_iter()
-        .filter(|event| event["objectRef"]["resource"] == "nodes" && event["objectRef"]["name"] == node);
+    let events = plane.audit().into_iter().filter(|event| {
+        event["verb"] == "patch" && event["objectRef"]["resource"] == "nodes" && event["objectRef"]["name"] == node
+    });
     let values =
         events.filter_map(|event| Some(event["requestObject"]["metadata"]["labels"][label].as_str()?.to_owned()));
     values.collect()
@@ -102,16 +108,19 @@ fn history(plane: &Controlplane, node: &str, label: &str) -> Vec<String> {
 #[test]
 fn a_change_goes_through_pending_to_success_and_the_gpus_come_back_later() {
     let Some(scene) = scene("mig-way") else { return };
+    scene.operands.held.plugin.store(true, Ordering::SeqCst);
     scene.ask("seven");
-    scene.wait_for_state("pending");
-    scene.wait_for_allocatable("nvidia.com/gpu", "0");
-    assert_eq!(scene.plugin(), "paused-for-mig-change");
     scene.wait_for_state("success");
-    assert_eq!(scene.allocatable("nvidia.com/mig-1g.10gb"), "none", "success is said before the plugin is back");
     assert_eq!(scene.plugin(), "true");
+    scene.wait_for_allocatable("nvidia.com/gpu", "0");
+    scene.stays("success");
+    assert_eq!(scene.allocatable("nvidia.com/mig-1g.10gb"), "none", "success is said before the plugin is back");
+    scene.operands.held.plugin.store(false, Ordering::SeqCst);
     scene.wait_for_allocatable("nvidia.com/mig-1g.10gb", "56");
     assert_eq!(scene.allocatable("nvidia.com/gpu"), "0");
     assert_eq!(history(&scene.plane, "mig-way-0", "nvidia.com/mig.config.state"), ["pending", "success"]);
+    let plugin = history(&scene.plane, "mig-way-0", "nvidia.com/gpu.deploy.device-plugin");
+    assert_eq!(plugin, ["paused-for-mig-change", "true"]);
 }
 
 #[test]
@@ -122,6 +131,7 @@ fn failed_stays_until_the_value_changes_or_the_pod_is_restarted() {
     scene.wait_for_state("failed");
     scene.wait_for_allocatable("nvidia.com/gpu", "8");
     scene.ask("seven");
+    scene.label("bench.test/touched", json!("yes"));
     scene.stays("failed");
     scene.operands.restart_mig_manager("mig-fail-0");
     scene.wait_for_state("success");
@@ -143,13 +153,16 @@ fn taking_the_label_away_and_setting_it_again_is_a_change() {
 #[test]
 fn a_name_that_is_not_mounted_yet_fails_and_an_edit_under_an_old_name_does_nothing() {
     let Some(scene) = scene("mig-mount") else { return };
+    scene.operands.held.mount.store(true, Ordering::SeqCst);
     scene.configure(&SEVEN.replace("seven", "eight"));
+    std::thread::sleep(3 * Timing::default().mount);
     scene.ask("eight");
     scene.wait_for_state("failed");
+    scene.operands.held.mount.store(false, Ordering::SeqCst);
+    scene.wait_for_mount("eight");
     scene.stays("failed");
     assert_eq!(scene.allocatable("nvidia.com/gpu"), "8");
-    scene.ask("seven");
-    scene.wait_for_state("failed");
+    scene.label("nvidia.com/mig.config", Value::Null);
     scene.ask("eight");
     scene.wait_for_state("success");
     scene.wait_for_allocatable("nvidia.com/mig-1g.10gb", "56");
@@ -171,12 +184,12 @@ fn a_part_that_does_not_stop_leaves_the_node_pending_without_gpus() {
 #[test]
 fn a_failure_after_a_success_leaves_the_device_plugin_paused() {
     let Some(scene) = scene("mig-flag") else { return };
-    scene.configure(&format!("{SEVEN}  off:\n  - {{devices: all, mig-enabled: false}}\n"));
-    std::thread::sleep(3 * Timing::default().mount);
+    scene.configure(&format!("{SEVEN}  whole:\n  - {{devices: all, mig-enabled: false}}\n"));
+    scene.wait_for_mount("whole");
     scene.ask("seven");
     scene.wait_for_allocatable("nvidia.com/mig-1g.10gb", "56");
     scene.operands.inject("mig-flag-0", Fault::CannotDivide);
-    scene.ask("off");
+    scene.ask("whole");
     scene.wait_for_state("failed");
     scene.stays("failed");
     assert_eq!(

@@ -269,13 +269,13 @@ impl Controlplane {
     }
 
     fn api_server(&self) -> Vec<String> {
-        let keys = self.certificates.service_accounts.display();
+        let (private, public) = (&self.certificates.service_accounts, &self.certificates.service_accounts_public);
         let mut arguments = self.serving(self.ports.api);
         arguments.extend([
             format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
             format!("--token-auth-file={}", self.directory.join("tokens.csv").display()),
-            format!("--service-account-key-file={keys}"),
-            format!("--service-account-signing-key-file={keys}"),
+            format!("--service-account-key-file={}", public.display()),
+            format!("--service-account-signing-key-file={}", private.display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
@@ -324,14 +324,14 @@ impl Controlplane {
 
     fn kwok(&self, stages: &Path) -> Vec<String> {
         let kubeconfig = users::component_kubeconfig(&self.directory, "kwok");
-        std::fs::write(self.directory.join("pod-complete.yaml"), POD_COMPLETE).unwrap();
+        std::fs::write(self.directory.join("stages.yaml"), STAGES).unwrap();
         let mut arguments = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             "--manage-all-nodes=true".to_owned(),
             // Without leases the nodes are soon NotReady, and Kueue moves what runs on them.
             "--node-lease-duration-seconds=40".to_owned(),
             format!("--server-address=127.0.0.1:{}", self.ports.kwok),
-            format!("--config={}", self.directory.join("pod-complete.yaml").display()),
+            format!("--config={}", self.directory.join("stages.yaml").display()),
         ];
         let mut found: Vec<PathBuf> = std::fs::read_dir(stages).unwrap().map(|entry| entry.unwrap().path()).collect();
         found.sort();
@@ -413,8 +413,40 @@ rules:
 - {level: RequestResponse}
 "#;
 
-/// A pod with this annotation ends well after the time it names; all others run until somebody removes them.
-const POD_COMPLETE: &str = r#"
+/// What KWOK does beside what it was released with.
+///
+/// Its own `node-initialize` writes the node's resources back as it last saw them, which on a busy machine is a while
+/// ago: GPUs that were gone came back. Ours leaves them alone, and a node with the annotation `bench.test/left-alone` too,
+/// so that a test can take its readiness away.
+///
+/// A pod with the annotation `bench.test/ends-after` ends well after that time; all others run until they are removed.
+const STAGES: &str = r#"
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: node-initialize}
+spec:
+  resourceRef: {apiGroup: v1, kind: Node}
+  selector:
+    matchExpressions:
+    - {key: '.status.conditions.[] | select( .type == "Ready" ) | .status', operator: NotIn, values: ["True"]}
+    - {key: '.metadata.annotations["bench.test/left-alone"]', operator: DoesNotExist}
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      conditions:
+      {{ range NodeConditions }}
+      - lastHeartbeatTime: {{ $now | Quote }}
+        lastTransitionTime: {{ $now | Quote }}
+        message: {{ .message | Quote }}
+        reason: {{ .reason | Quote }}
+        status: {{ .status | Quote }}
+        type: {{ .type  | Quote}}
+      {{ end }}
+      addresses:
+      - {address: {{ NodeIP | Quote }}, type: InternalIP}
+      - {address: {{ NodeName | Quote }}, type: Hostname}
+      phase: Running
+---
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata: {name: pod-complete-when-asked}

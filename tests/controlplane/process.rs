@@ -18,6 +18,7 @@ reader=$!
 wait "$program"
 status=$?
 kill -s KILL "$reader" 2>/dev/null
+wait "$reader" 2>/dev/null
 exit "$status"
 "#;
 
