@@ -16,6 +16,9 @@ const AT_ONCE: usize = 8;
 /// vanish from the API while its processes hold the GPUs.
 const FORCED_GRACE_SECS: u32 = 1;
 
+/// How a refusal names what refused.
+const BUDGET: &str = "poddisruptionbudget";
+
 pub async fn evict(k8s: &K8s, pods: &[(NamespacedName, Uid)], force: bool) -> Result<Done, ProviderError> {
     let told = pods.iter().map(|(name, uid)| async move {
         let answer = if force { delete(k8s, name, uid).await } else { ask(k8s, name, uid).await };
@@ -73,7 +76,8 @@ fn refusal(pod: &NamespacedName, failure: &Failure) -> Option<Verdict> {
             // Another pod has taken the name: the one that was meant is gone.
             409 if refused.message.contains("UID") => Some(Verdict::Gone),
             429 => no(cause(refused), false, refused.retry_after_secs),
-            403 if refused.has_cause("DisruptionBudget") || refused.has_cause("NamespaceTerminating") => {
+            // A budget that was overrun names itself, and no cause; it is counted anew in a moment.
+            403 if refused.kind == BUDGET || refused.has_cause("NamespaceTerminating") => {
                 no(said(refused), false, refused.retry_after_secs)
             }
             // Nobody but a person can take one of the budgets away, or give us the right.
@@ -107,10 +111,11 @@ mod tests {
             causes.iter().map(|(reason, message)| Cause { reason: (*reason).into(), message: (*message).into() });
         let refused = Refused {
             code,
-            reason: String::new(),
             message: message.into(),
+            kind: if message.starts_with(BUDGET) { BUDGET.into() } else { "pods".into() },
             causes: causes.collect(),
             retry_after_secs: retry,
+            ..Refused::default()
         };
         let verdict = refusal(&NamespacedName::new("vision", "p"), &Failure::Api(refused));
         verdict.map(|verdict| match verdict {
@@ -136,8 +141,8 @@ mod tests {
         let both = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         assert_eq!(refused(judged(500, both, &[], None)), (true, None));
         assert_eq!(refused(judged(500, "etcdserver: request timed out", &[], None)), (false, None));
-        let negative = "pdb disruptions allowed is negative";
-        assert_eq!(refused(judged(403, negative, &[("DisruptionBudget", "")], None)), (false, None));
+        let negative = "poddisruptionbudget.policy \"b\" is forbidden: pdb disruptions allowed is negative";
+        assert_eq!(refused(judged(403, negative, &[], None)), (false, None));
         assert_eq!(refused(judged(403, "terminated", &[("NamespaceTerminating", "")], None)), (false, None));
         assert_eq!(refused(judged(403, "pods/eviction is forbidden", &[], None)), (true, None));
         assert_eq!(judged(401, "Unauthorized", &[], None), None, "not about this pod");

@@ -44,6 +44,8 @@ pub struct Refused {
     pub code: u16,
     pub reason: String,
     pub message: String,
+    /// What the no is about, such as `poddisruptionbudget`.
+    pub kind: String,
     pub causes: Vec<Cause>,
     pub retry_after_secs: Option<u64>,
 }
@@ -190,6 +192,7 @@ fn failure(error: &kube::Error) -> Failure {
                 code: status.code,
                 reason: status.reason.clone(),
                 message: status.message.clone(),
+                kind: details.map(|details| details.kind.clone()).unwrap_or_default(),
                 causes: causes.collect(),
                 retry_after_secs: details
                     .map(|details| u64::from(details.retry_after_seconds))
