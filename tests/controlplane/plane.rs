@@ -74,9 +74,12 @@ struct Ports {
 /// One control plane for all tests of this process that do not disturb it: names apart, nothing restarted. It lives
 /// until the process ends, and then its watchdogs end it.
 pub fn shared() -> Option<Shared> {
-    static SHARED: OnceLock<Controlplane> = OnceLock::new();
+    static SHARED: OnceLock<Option<Controlplane>> = OnceLock::new();
     folder()?;
-    Some(Shared(SHARED.get_or_init(|| Controlplane::start(Settings::default()).unwrap())))
+    // What cannot start is not tried again by each of a hundred tests.
+    let start = || std::panic::catch_unwind(|| Controlplane::start(Settings::default())).ok().flatten();
+    let plane = SHARED.get_or_init(start).as_ref();
+    Some(Shared(plane.expect("the shared control plane did not start; the first test that asked for it says why")))
 }
 
 /// The shared control plane in the hands of one test.
