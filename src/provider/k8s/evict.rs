@@ -117,7 +117,7 @@ mod tests {
             retry_after_secs: retry,
             ..Refused::default()
         };
-        let verdict = refusal(&NamespacedName::new("vision", "p"), &Failure::Api(refused));
+        let verdict = refusal(&NamespacedName::new("vision", "p"), &Failure::Api(Box::new(refused)));
         verdict.map(|verdict| match verdict {
             Verdict::Gone => None,
             Verdict::Refused(refusal) => Some(refusal),

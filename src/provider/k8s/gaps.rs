@@ -61,7 +61,7 @@ mod tests {
     use crate::provider::k8s::wire::Refused;
 
     fn refused(code: u16, message: &str) -> Failure {
-        Failure::Api(Refused { code, message: message.into(), ..Refused::default() })
+        Failure::Api(Box::new(Refused { code, message: message.into(), ..Refused::default() }))
     }
 
     #[test]

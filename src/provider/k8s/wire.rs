@@ -27,7 +27,7 @@ pub const MANAGER: &str = "tidewright";
 #[derive(Clone, PartialEq, Debug)]
 pub enum Failure {
     /// The server said no, or could not.
-    Api(Refused),
+    Api(Box<Refused>),
     /// The server could not be reached: nothing was done.
     Unsent(String),
     /// It was sent, and nobody knows what became of it.
@@ -188,7 +188,7 @@ fn failure(error: &kube::Error) -> Failure {
             let details = status.details.as_ref();
             let causes = details.into_iter().flat_map(|details| &details.causes);
             let causes = causes.map(|cause| Cause { reason: cause.reason.clone(), message: cause.message.clone() });
-            Failure::Api(Refused {
+            Failure::Api(Box::new(Refused {
                 code: status.code,
                 reason: status.reason.clone(),
                 message: status.message.clone(),
@@ -197,7 +197,7 @@ fn failure(error: &kube::Error) -> Failure {
                 retry_after_secs: details
                     .map(|details| u64::from(details.retry_after_seconds))
                     .filter(|secs| *secs > 0),
-            })
+            }))
         }
         kube::Error::Auth(error) => Failure::Auth(error.to_string()),
         other => {
@@ -285,7 +285,7 @@ mod tests {
 
     fn said(code: u16, message: &str) -> Class {
         let refused = Refused { code, message: message.into(), ..Refused::default() };
-        ProviderError::from(Failure::Api(refused)).class
+        ProviderError::from(Failure::Api(Box::new(refused))).class
     }
 
     #[test]
