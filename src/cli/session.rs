@@ -19,7 +19,7 @@ use crate::plan::{Plan, PlanInput, plan};
 use crate::provider::clock::SystemClock;
 use crate::provider::k8s::K8s;
 use crate::provider::nowhere::Nowhere;
-use crate::provider::sim::Sim;
+use crate::provider::sim::{Sim, SimError};
 use crate::provider::{Class, Clock, PartValue, ProviderError, World};
 use crate::render::diagnostics;
 use crate::round::{self, Options};
@@ -31,6 +31,8 @@ pub struct Session {
     pub fleet: Fleet,
     pub uid: FleetUid,
     place: Place,
+    /// Somebody else has the world: what is to be remembered is written down for them, beside this file.
+    notes: Option<PathBuf>,
     /// How the directory was written.
     pub directory: String,
     pub revision: Option<String>,
@@ -50,6 +52,8 @@ pub enum Access {
     Look,
     /// Ours alone until it is dropped.
     Change,
+    /// Only what we remember is changed, also while somebody else is at work.
+    Note,
 }
 
 /// Where the simulator's state lives. The loader passes over hidden directories.
@@ -84,24 +88,29 @@ impl Session {
         if is_real {
             let cluster = block_on(K8s::connect(&fleet.kubernetes, &fleet.name.value));
             let cluster = cluster.map_err(|error| fail(&error.to_string()))?;
-            return Ok(Self::new(fleet, Place::Cluster(Box::new(cluster)), directory));
+            return Ok(Self::new(fleet, Place::Cluster(Box::new(cluster)), None, directory));
         }
-        let sim = match access {
+        if access != Access::Look {
+            prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
+        }
+        let opened = match access {
             Access::Look => Sim::peek(&state, begin),
-            Access::Change => {
-                prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
-                Sim::open(&state, begin)
-            }
+            Access::Change | Access::Note => Sim::open(&state, begin),
+        };
+        let (sim, notes) = match opened {
+            Err(SimError::Held { .. }) if access == Access::Note => (Sim::peek(&state, begin), Some(state)),
+            opened => (opened, None),
         };
         let sim = sim.map_err(|error| fail(&error.to_string()))?;
         let furnished = sim.furnish(&fleet.target_at(sim.now()));
         furnished.map_err(|error| fail(&format!("the simulator cannot hold what the fleet adopts: {error}")))?;
-        Ok(Self::new(fleet, Place::Simulated(Box::new(sim)), directory))
+        sim.furnish_nodes(&fleet.target_at(sim.now()));
+        Ok(Self::new(fleet, Place::Simulated(Box::new(sim)), notes, directory))
     }
 
-    fn new(fleet: Fleet, place: Place, directory: &Path) -> Self {
+    fn new(fleet: Fleet, place: Place, notes: Option<PathBuf>, directory: &Path) -> Self {
         let uid = FleetUid::from(fleet.name.value.as_str());
-        Self { fleet, uid, place, directory: directory.display().to_string(), revision: revision(directory) }
+        Self { fleet, uid, place, notes, directory: directory.display().to_string(), revision: revision(directory) }
     }
 
     pub fn world(&self) -> World<'_> {
@@ -145,6 +154,11 @@ impl Session {
 
     /// Writes down what somebody decided.
     pub fn remember(&self, change: &LedgerChange) -> Result<(), u8> {
+        if let Some(state) = &self.notes {
+            Sim::note(state, change).map_err(|error| fail(&error.to_string()))?;
+            talk("Somebody is at work on this fleet: it is told before its next step.");
+            return Ok(());
+        }
         let done = block_on(remember(self.world(), change));
         done.map_err(|error| fail(&format!("the ledger cannot be written: {error}")))?;
         self.save()
