@@ -72,15 +72,16 @@ pub fn caught(run: impl FnOnce() -> Result<Transcript, ScriptError>) -> Ran {
     }
 }
 
-/// The shortest that still fails, leaving out one line after the other.
+/// The shortest that still fails in the same way, leaving out one line after the other.
 pub fn shrink(case: &Case) -> Case {
     let mut small = case.clone();
+    let Some(failed) = run(case).failed else { return small };
     loop {
         let before = small.lines.len();
         for place in (0..small.lines.len()).rev() {
             if small.lines[place].optional {
                 let smaller = small.without(place);
-                if run(&smaller).failed.is_some() {
+                if run(&smaller).failed.is_some_and(|other| kind(&other) == kind(&failed)) {
                     small = smaller;
                 }
             }
@@ -89,6 +90,13 @@ pub fn shrink(case: &Case) -> Case {
             return small;
         }
     }
+}
+
+/// The first words of what went wrong, without names and numbers: another story may fail for another reason.
+fn kind(failed: &str) -> String {
+    let what = failed.lines().nth(1).unwrap_or(failed).trim_start();
+    let words = what.trim_start_matches("an invariant is broken: ");
+    words.chars().take_while(|c| !c.is_ascii_digit() || words.starts_with('I')).take(20).collect()
 }
 
 /// What `show faults` printed.

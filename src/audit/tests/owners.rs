@@ -179,7 +179,8 @@ fn nothing_is_destroyed_after_a_snapshot_that_shrank() {
     };
     remove().with(without(5)).with(fresh).passes();
     // What we ended ourselves is expected to go.
-    remove().with(without(5)).with(|bench| bench.slot("train", 0).leaving = true).passes();
+    let ended = |bench: &mut Bench| (0..2).for_each(|index| bench.slot("train", index).leaving = true);
+    remove().with(without(5)).with(ended).passes();
     // What stood on a Capacity Block that is over is meant to be gone.
     let on_a_block = |state: ReservationState| {
         move |bench: &mut Bench| {

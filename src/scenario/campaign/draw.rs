@@ -73,13 +73,13 @@ fn edit(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
         }
         4 | 5 => {
             shape.version += 1;
-            vec![format!("edit \"version: {}\" -> \"version: {}\"", shape.version - 1, shape.version)]
+            vec![format!("maybe edit \"version: {}\" -> \"version: {}\"", shape.version - 1, shape.version)]
         }
         6 if !shape.tide => {
             let word = |halves: bool| if halves { "halves" } else { "whole" };
             let (from, to) = (shape.halves, word(!shape.halves));
             shape.halves = !from;
-            vec![format!("edit \"layout: {}\\n  updates\" -> \"layout: {to}\\n  updates\"", word(from))]
+            vec![format!("maybe edit \"layout: {}\\n  updates\" -> \"layout: {to}\\n  updates\"", word(from))]
         }
         6 | 7 => {
             // What nobody has cannot be guaranteed: such an edit is refused, and passed over.
@@ -179,6 +179,6 @@ fn fault(dice: &mut Dice) -> Vec<String> {
             let way = dice.one(&["ahead", "behind"]);
             format!("clock {} {way}\nrounds {}\nclock right", dice.one(&["2s", "90s", "15m"]), dice.between(1, 3))
         }
-        _ => format!("capacity g6.48xlarge sim-1a spot 0\nrounds 1\ncapacity g6.48xlarge sim-1a spot unlimited"),
+        _ => "capacity g6.48xlarge sim-1a spot 0\nrounds 1\ncapacity g6.48xlarge sim-1a spot unlimited".into(),
     }]
 }
