@@ -73,9 +73,8 @@ impl<'a> Story<'a> {
     /// Crashes the n-th effect; false where there are not so many.
     fn crash(&self, clean: &Outcome, (word, counted): (&str, &str), effect: usize) -> bool {
         let fault = format!("crash {word} effect {effect}\n");
-        let outcome = self.run(&fault, self.end).map(|outcome| {
+        let outcome = self.run(&fault, self.end).inspect(|outcome| {
             assert_eq!(outcome.done, clean.done, "{}, {fault}", self.name);
-            outcome
         });
         let outcome = match (outcome, self.declared) {
             (Err(_), Some(declared)) => self.run(&fault, declared),
@@ -106,7 +105,7 @@ fn check(name: &str) {
 
 /// A story's name is the name of its file, and no sentence.
 macro_rules! stories {
-    (few: $($few:ident)* rest: $($rest:ident)*) => {
+    (few: $($few:ident)*; rest: $($rest:ident)*) => {
         $(#[core::prelude::v1::test] fn $few() { check(stringify!($few)); })*
         $(#[core::prelude::v1::test] #[ignore = "for the campaign profile"] fn $rest() { check(stringify!($rest)); })*
         const ALL: &[&str] = &[$(stringify!($few),)* $(stringify!($rest)),*];
@@ -122,7 +121,7 @@ stories! {
     released
     renamed
     replaced_under_a_gang
-    reserved
+    reserved;
     rest:
     block_drained
     booted_then_replaced
