@@ -73,8 +73,9 @@ impl<'a> Story<'a> {
     /// Crashes the n-th effect; false where there are not so many.
     fn crash(&self, clean: &Outcome, (word, counted): (&str, &str), effect: usize) -> bool {
         let fault = format!("crash {word} effect {effect}\n");
-        let outcome = self.run(&fault, self.end).inspect(|outcome| {
+        let outcome = self.run(&fault, self.end).map(|outcome| {
             assert_eq!(outcome.done, clean.done, "{}, {fault}", self.name);
+            outcome
         });
         let outcome = match (outcome, self.declared) {
             (Err(_), Some(declared)) => self.run(&fault, declared),
@@ -105,7 +106,7 @@ fn check(name: &str) {
 
 /// A story's name is the name of its file, and no sentence.
 macro_rules! stories {
-    (few: $($few:ident)*; rest: $($rest:ident)*) => {
+    (few { $($few:ident)* } rest { $($rest:ident)* }) => {
         $(#[core::prelude::v1::test] fn $few() { check(stringify!($few)); })*
         $(#[core::prelude::v1::test] #[ignore = "for the campaign profile"] fn $rest() { check(stringify!($rest)); })*
         const ALL: &[&str] = &[$(stringify!($few),)* $(stringify!($rest)),*];
@@ -113,45 +114,47 @@ macro_rules! stories {
 }
 
 stories! {
-    few:
-    block_bought
-    booted
-    cut
-    filled
-    released
-    renamed
-    replaced_under_a_gang
-    reserved;
-    rest:
-    block_drained
-    booted_then_replaced
-    budgeted
-    canary
-    claimed
-    cut_back
-    cut_fails
-    died
-    drifted
-    fallen_back
-    forgotten
-    grown
-    maintained
-    moved_between_pools
-    never_joined
-    quarantined
-    quota_edited
-    replaced
-    replaced_in_a_full_reservation
-    replaced_when_idle
-    reserved_less
-    reserved_more
-    shrunk
-    shrunk_under_a_gang
-    spot_interrupted
-    thawed
-    tide_lends
-    tide_recalled
-    tide_reclaims
+    few {
+        block_bought
+        booted
+        cut
+        filled
+        released
+        renamed
+        replaced_under_a_gang
+        reserved
+    }
+    rest {
+        block_drained
+        booted_then_replaced
+        budgeted
+        canary
+        claimed
+        cut_back
+        cut_fails
+        died
+        drifted
+        fallen_back
+        forgotten
+        grown
+        maintained
+        moved_between_pools
+        never_joined
+        quarantined
+        quota_edited
+        replaced
+        replaced_in_a_full_reservation
+        replaced_when_idle
+        reserved_less
+        reserved_more
+        shrunk
+        shrunk_under_a_gang
+        spot_interrupted
+        thawed
+        tide_lends
+        tide_recalled
+        tide_reclaims
+    }
 }
 
 #[test]
