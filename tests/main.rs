@@ -4,8 +4,10 @@
 
 mod campaign;
 mod cli;
+mod cluster;
 mod converge;
 mod compile;
+mod controlplane;
 mod crashes;
 mod examples;
 mod fleets;

@@ -16,6 +16,7 @@ const NEVER: &[(&str, &[&str])] = &[
 /// What may be named only in some places.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("kube_core", &["src/manifest/schema.rs"]),
+    ("kube::", &["src/provider/k8s/"]),
     ("serde_saphyr", &["src/manifest/", "src/hardware/", "src/cli/schema.rs"]),
     ("println!", &["src/cli/", "src/scenario/tests/mistakes/campaign.rs"]),
     ("print!", &["src/cli/"]),
