@@ -4,14 +4,17 @@
 
 mod campaign;
 mod cli;
+mod cluster;
 mod converge;
 mod compile;
+mod controlplane;
 mod crashes;
 mod examples;
 mod fleets;
 mod fuzz_corpus;
 mod properties;
 mod right;
+mod rollouts;
 mod scenarios;
 mod schemas;
 mod tidy;

@@ -42,9 +42,40 @@ fn a_fleet_that_cannot_be_reached_is_told_what_can() {
     {
         let Answer { code, out, err } = run(directory.path(), &verb);
         assert_eq!((code, out.as_str()), (1, ""), "{verb:?}: {err}");
-        assert!(err.contains("kubernetes: {kubeconfig: …}") && err.contains("cloud: {sim: {}}"), "{verb:?}: {err}");
+        let says = ["a simulated cloud and a real cluster", "kubernetes: {sim: {}}", "cloud: {none: {}}"];
+        assert!(says.iter().all(|says| err.contains(says)), "{verb:?}: {err}");
     }
     assert!(!directory.path().join(".tidewright").exists(), "nothing is written for a fleet that cannot be reached");
+}
+
+#[test]
+fn a_cluster_that_is_not_in_the_kubeconfig_is_told_with_those_that_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let fleet = "apiVersion: tidewright.dev/v1alpha1\nkind: Fleet\nmetadata: {name: lab}\nspec: {timeZone: UTC, cloud: \
+                 {none: {}}, kubernetes: {kubeconfig: {context: prod}}}\n";
+    std::fs::write(directory.path().join("fleet.yaml"), fleet).unwrap();
+    let plan = |kubeconfig: &str| {
+        let mut command = assert_cmd::Command::cargo_bin("tidewright").unwrap();
+        command.current_dir(directory.path()).env("KUBECONFIG", directory.path().join(kubeconfig)).arg("plan");
+        let answer = command.assert().code(1);
+        String::from_utf8(answer.get_output().stderr.clone()).unwrap()
+    };
+    let says = plan("nowhere");
+    assert!(says.contains("no kubeconfig to read") && says.contains("point KUBECONFIG at it"), "{says}");
+    let config = |server: &str| {
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, \
+             user: {{token: t}}}}]\ncontexts: [{{name: lab, context: {{cluster: c, user: u}}}}]\n"
+        )
+    };
+    std::fs::write(directory.path().join("other"), config("https://127.0.0.1:1")).unwrap();
+    let says = plan("other");
+    assert!(says.contains("no context `prod`: it has lab"), "{says}");
+    // Nobody listens there.
+    let reachable = config("http://127.0.0.1:1").replace("name: lab", "name: prod");
+    std::fs::write(directory.path().join("right"), reachable).unwrap();
+    let says = plan("right");
+    assert!(says.contains("the API server cannot be reached") && says.contains("Check the address"), "{says}");
 }
 
 #[test]
@@ -142,8 +173,10 @@ fn looking_leaves_no_trace() {
 fn a_saved_input_is_planned_again_byte_for_byte() {
     let directory = fleet();
     run(directory.path(), &["sim", "advance", "1s"]);
-    for format in ["human", "json", "markdown"] {
-        let once = run(directory.path(), &["plan", "--save-input", "input.json", "--output", format]);
+    for (format, at) in [("human", "now"), ("human", "2031-01-01T00:00Z"), ("json", "now"), ("markdown", "now")] {
+        let here = directory.path().display().to_string();
+        let once = ["plan", &here, "--save-input", "input.json", "--output", format, "--at", at];
+        let once = run(directory.path(), &once);
         let again = run(directory.path(), &["replay", "input.json", "--output", format]);
         assert!(!once.out.is_empty() && once.out == again.out, "{format}: {}", once.err);
         assert_eq!((once.code, again.code), (2, 2), "{format}");
@@ -272,4 +305,103 @@ fn instance_of(world: &mut Value) -> Option<String> {
         Value::Array(items) => items.iter_mut().find_map(instance_of),
         _ => None,
     }
+}
+
+/// A copy of an example, in a directory of its own.
+fn example(name: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
+        }
+    }
+    directory
+}
+
+#[test]
+fn examples_of_existing_nodes_and_of_spot_converge_from_the_command_line() {
+    for (name, nodes) in [("adopt-existing", 10), ("declared-fabric", 12), ("spot", 8)] {
+        let directory = example(name);
+        let Answer { code, out, err } = run(directory.path(), &["apply", "--yes", "--until-converged"]);
+        assert_eq!(code, 0, "{name}: {out}{err}");
+        assert!(out.contains("as git says"), "{name}: {out}");
+        let shown = run(directory.path(), &["sim", "show"]).out;
+        assert!(shown.contains(&format!("{nodes} nodes, {nodes} ready")), "{name}: {shown}");
+        assert_eq!(shown.contains("that no cloud launched"), name != "spot", "{name}: {shown}");
+    }
+}
+
+#[test]
+fn what_is_said_while_a_fleet_comes_up_is_how_things_ended() {
+    let directory = fleet();
+    let Answer { code, err, .. } = run(directory.path(), &["apply", "--yes", "--until-converged"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(!err.contains('…') && !err.contains("RequestLimitExceeded") && !err.contains("wait until"), "{err}");
+    let mut lines: Vec<&str> = err.lines().filter_map(|line| line.split_once("  ")).map(|(_, said)| said).collect();
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "something is said twice: {err}");
+}
+
+#[test]
+fn worlds_that_are_put_aside_are_all_kept() {
+    let directory = fleet();
+    for _ in 0..3 {
+        run(directory.path(), &["sim", "advance", "1h"]);
+        assert_eq!(run(directory.path(), &["sim", "reset"]).code, 0);
+    }
+    for name in ["sim.json.old", "sim.json.old.2", "sim.json.old.3"] {
+        assert!(directory.path().join(".tidewright").join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn hints_and_times_are_for_the_fleet_that_was_named() {
+    let directory = fleet();
+    let above = directory.path().parent().unwrap();
+    let name = directory.path().file_name().unwrap().to_str().unwrap();
+    let frozen = run(above, &["freeze", "--reason", "x", "--dir", name]);
+    assert!(frozen.err.contains(&format!("tidewright thaw --dir {name}")), "{}", frozen.err);
+    assert_eq!(run(above, &["thaw", "--dir", name]).code, 0);
+    let again = run(above, &["thaw", "--dir", name]);
+    assert!(again.err.contains("there is nothing to lift"), "{}", again.err);
+    let shown = run(above, &["sim", "show", "--dir", name]).out;
+    let time = shown.lines().next().unwrap();
+    assert!(time.len() == "It is Mon 2026-03-02 08:00:00 +00:00.".len(), "{time}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_none() {
+    use std::process::Stdio;
+    let directory = fleet();
+    let program = assert_cmd::cargo::cargo_bin("tidewright");
+    let mut plan = std::process::Command::new(&program);
+    plan.arg("plan").current_dir(directory.path());
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let answer = plan.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(answer.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("cannot be written"));
+    let mut closed = plan.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(closed.stdout.take());
+    let answer = closed.wait_with_output().unwrap();
+    assert_eq!((answer.status.code(), String::from_utf8_lossy(&answer.stderr).as_ref()), (Some(2), ""));
+}
+
+#[test]
+fn the_script_language_is_told_by_its_verb() {
+    let help = run(Path::new("."), &["sim", "run", "--help"]).out;
+    for usage in ["submit gang QUOTA GPUS", "crash before|after|at-answer effect N", "expect plan"] {
+        assert!(help.contains(usage), "{usage}: {help}");
+    }
+}
+
+#[test]
+fn a_node_that_is_gone_is_not_returned() {
+    let directory = fleet();
+    let answer = run(directory.path(), &["return", "ip-10-0-0-7"]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("the cluster has no node of that name"), "{}", answer.err);
 }

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
+use super::change::LedgerChange;
 use super::effects::Effects;
 use crate::fleet::policy::Remedy;
 use crate::ids::{
@@ -61,9 +62,15 @@ pub struct Slot {
     pub node: Option<NodeName>,
     pub intent: Option<Intent<LaunchRequest>>,
     pub launched: Option<Timestamp>,
+    /// The reservation that the instance was launched into: one that is over takes its instances with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationId>,
     /// The last instance went without being asked to: the next one takes its place.
     pub lost: bool,
-    /// Since when the instance is missing from whole reads.
+    /// We told the instance to end, or were about to: that it is gone is no surprise.
+    #[serde(default)]
+    pub leaving: bool,
+    /// Since when the instance, or the node that was claimed, is missing from whole reads.
     pub missing_since: Option<Timestamp>,
     /// Sources of the pool that refused for want of capacity, and when.
     pub refused: BTreeMap<u32, Timestamp>,
@@ -166,171 +173,10 @@ pub struct Counts {
     pub nodes: u32,
 }
 
-/// One change of what we remember.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum LedgerChange {
-    /// The first of all.
-    Begin {
-        fleet: FleetUid,
-    },
-    /// A launch is about to be sent. Its generation becomes the slot's.
-    Intend {
-        intent: Intent<LaunchRequest>,
-    },
-    Launched {
-        slot: SlotId,
-        instance: InstanceId,
-        at: Timestamp,
-    },
-    /// A definite no: the intent is over, and the source is left alone for a while.
-    LaunchRefused {
-        slot: SlotId,
-        source: Option<u32>,
-        at: Timestamp,
-    },
-    /// An instance of ours that no intent explains.
-    Adopted {
-        slot: SlotId,
-        instance: InstanceId,
-        generation: u32,
-        launched: Timestamp,
-    },
-    Missing {
-        slot: SlotId,
-        since: Option<Timestamp>,
-    },
-    /// The slot's instance is no more.
-    Lost {
-        slot: SlotId,
-    },
-    /// A node is about to be removed by choice.
-    Removing {
-        slot: SlotId,
-        at: Timestamp,
-    },
-    Claimed {
-        slot: SlotId,
-        node: NodeName,
-    },
-    Unclaimed {
-        slot: SlotId,
-    },
-    /// A slot that is no longer wanted and has nothing.
-    Closed {
-        slot: SlotId,
-    },
-    /// The pool's document is gone: its nodes stay, and are no longer ours to manage.
-    Forgotten {
-        pool: PoolName,
-    },
-    Renamed {
-        from: PoolName,
-        to: PoolName,
-    },
-    Treated {
-        slot: SlotId,
-        treated: Treated,
-    },
-    ReserveIntend {
-        intent: Intent<ReserveRequest>,
-    },
-    Reserved {
-        reservation: ReservationName,
-        id: ReservationId,
-    },
-    ReserveRefused {
-        reservation: ReservationName,
-        at: Timestamp,
-    },
-    /// The reservation's document is gone, or the reservation is.
-    ReservationForgotten {
-        reservation: ReservationName,
-    },
-    ReservationRenamed {
-        from: ReservationName,
-        to: ReservationName,
-    },
-    PurchaseIntend {
-        intent: Intent<PurchaseRequest>,
-    },
-    Purchased {
-        request: PurchaseRequest,
-        id: ReservationId,
-    },
-    PurchaseRefused {
-        request: PurchaseRequest,
-        why: String,
-    },
-    Open {
-        digest: Digest,
-        opened: Opened,
-    },
-    /// Takes from an approval, once for each thing that it is taken for, such as `launch train/3@2`.
-    Spend {
-        digest: Digest,
-        purpose: String,
-        effects: Effects,
-    },
-    /// Gives back what was taken and came to nothing: a definite no.
-    Refund {
-        digest: Digest,
-        purpose: String,
-        effects: Effects,
-    },
-    Freeze(Freeze),
-    Thaw(Scope),
-    Quarantine {
-        node: NodeName,
-        quarantine: Quarantine,
-    },
-    Return {
-        node: NodeName,
-    },
-    Recall {
-        tide: TideName,
-        recall: Recall,
-    },
-    /// A tide with a guard begins to lend, or has everything back.
-    Lending {
-        tide: TideName,
-        since: Option<Timestamp>,
-    },
-}
-
-/// The part of the ledger that a change touches: what is swapped.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Part {
-    Head,
-    Pool(PoolName),
-}
-
 /// How long a removal counts.
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How many remedies of a slot are remembered: more than any ladder has rungs.
 const REMEDIES: usize = 16;
-
-impl LedgerChange {
-    /// The parts that it touches. A rename touches two, old and new.
-    pub fn parts(&self) -> Vec<Part> {
-        let pool = |slot: &SlotId| vec![Part::Pool(slot.pool.clone())];
-        match self {
-            Self::Intend { intent } => pool(&intent.request.slot),
-            Self::Launched { slot, .. }
-            | Self::LaunchRefused { slot, .. }
-            | Self::Adopted { slot, .. }
-            | Self::Missing { slot, .. }
-            | Self::Lost { slot }
-            | Self::Removing { slot, .. }
-            | Self::Claimed { slot, .. }
-            | Self::Unclaimed { slot }
-            | Self::Closed { slot }
-            | Self::Treated { slot, .. } => pool(slot),
-            Self::Forgotten { pool } => vec![Part::Pool(pool.clone())],
-            Self::Renamed { from, to } => vec![Part::Pool(from.clone()), Part::Pool(to.clone())],
-            _ => vec![Part::Head],
-        }
-    }
-}
 
 impl HeldReservation {
     /// Whether it is more than the memory of a generation.
@@ -390,6 +236,7 @@ impl Ledger {
             | LedgerChange::Missing { .. }
             | LedgerChange::Lost { .. }
             | LedgerChange::Removing { .. }
+            | LedgerChange::Leaving { .. }
             | LedgerChange::Claimed { .. }
             | LedgerChange::Unclaimed { .. }
             | LedgerChange::Closed { .. }
@@ -496,7 +343,10 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*at);
-                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
+                if let Some(intent) = slot.intent.take() {
+                    slot.reservation = intent.request.reservation;
+                }
+                (slot.missing_since, slot.lost, slot.leaving) = (None, false, false);
                 slot.refused.clear();
             }
             LedgerChange::LaunchRefused { slot, source, at } => {
@@ -511,15 +361,19 @@ impl Ledger {
                 slot.generation = slot.generation.max(*generation);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*launched);
-                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
+                (slot.intent, slot.missing_since) = (None, None);
+                (slot.lost, slot.leaving) = (false, false);
             }
             LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
             LedgerChange::Lost { slot } => {
                 let slot = self.slot_mut(slot);
                 slot.lost |= slot.instance.is_some();
-                (slot.instance, slot.launched, slot.missing_since) = (None, None, None);
+                (slot.instance, slot.launched, slot.missing_since, slot.leaving) = (None, None, None, false);
+                slot.reservation = None;
             }
+            LedgerChange::Leaving { slot } => self.slot_mut(slot).leaving = true,
             LedgerChange::Removing { slot, at } => {
+                self.slot_mut(slot).leaving = true;
                 let pool = self.pools.entry(slot.pool.clone()).or_default();
                 pool.removed.retain(|(_, earlier)| at.duration_since(*earlier) < AN_HOUR);
                 if !pool.removed.contains(&(slot.index, *at)) {
@@ -530,10 +384,13 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 if slot.node.as_ref() != Some(node) {
                     slot.generation += 1;
-                    slot.node = Some(node.clone());
+                    (slot.node, slot.missing_since) = (Some(node.clone()), None);
                 }
             }
-            LedgerChange::Unclaimed { slot } => self.slot_mut(slot).node = None,
+            LedgerChange::Unclaimed { slot } => {
+                let slot = self.slot_mut(slot);
+                (slot.node, slot.missing_since) = (None, None);
+            }
             LedgerChange::Closed { slot } => {
                 if let Some(pool) = self.pools.get_mut(&slot.pool)
                     && let Some(found) = pool.slots.get_mut(&slot.index)

@@ -11,13 +11,16 @@ mod quotas;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::draft::Draft;
 use super::harm::Harm;
 use super::steps::{course, held, step};
 use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step, WaitingOn};
-use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Thing, Verb, digest_of};
-use crate::ids::{QuotaName, StepId};
-use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
+use crate::fleet::tide::Phase;
+use crate::ids::{PoolName, QuotaName, StepId};
+use crate::observed::{ObjectKey, ObjectKind, ObjectSeen, Rehearsed};
 use judge::{Change, Judged};
 use quotas::{Pair, Shift};
 
@@ -73,7 +76,19 @@ fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -
                 stuck.insert(&wanted.key, held.waiting_on.clone());
                 draft.held.push(*held);
             }
-            Judged::Change(change) => changes.push(*change),
+            Judged::Change(change) => match input.observed.rehearsed.get(&wanted.key) {
+                Some(Rehearsed::Refused(why)) => {
+                    let waits = WaitingOn::Person(why.clone());
+                    stuck.insert(&wanted.key, waits.clone());
+                    let thing = thing_of(input, &wanted.key);
+                    draft.held.push(held(&thing, change.sentence(), change.reason.clone(), waits));
+                }
+                Some(Rehearsed::Taken(body)) => {
+                    say_what_admission_changes(input, wanted, body, draft);
+                    changes.push(*change);
+                }
+                None => changes.push(*change),
+            },
         }
     }
     if let Some(gap) = input.observed.cluster.objects.gap() {
@@ -84,6 +99,16 @@ fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -
         }
     }
     changes
+}
+
+/// Somebody who stands between us and the server writes another value, and will again.
+fn say_what_admission_changes(input: &PlanInput, wanted: &Object, taken: &Value, draft: &mut Draft) {
+    let differences = bodies::differences(taken, &wanted.body);
+    if !differences.is_empty() {
+        let (ours, theirs) = bodies::words(&differences);
+        let text = format!("{} will not be as written: admission in the cluster makes {theirs} of {ours}", wanted.key);
+        draft.note(thing_of(input, &wanted.key), text);
+    }
 }
 
 /// Kueue forgets what runs on a flavor that its queue no longer lists, and gives the same quota out again.
@@ -294,6 +319,19 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
     one.effects = Effects::one(Verb::Apply, on, amount);
     one.disruption = disruption;
     one
+}
+
+/// The pools of which a wanted object gives less than the one that is there, where no tide takes it away: a tide that is
+/// not high moves quotas by itself.
+pub fn lowered(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
+    let key = &wanted.key;
+    let moving = input.target.tides.values().any(|phase| *phase != Phase::High);
+    if !quotas::gives_quota(key) || (moving && is_tidal(input, key)) {
+        return BTreeSet::new();
+    }
+    let seen = input.observed.cluster.objects.seen().get(key).map(|seen| &seen.body);
+    let lowers = quotas::shift(seen, Some(&wanted.body)).lowers;
+    lowers.iter().filter_map(|(flavor, _)| quotas::pool_of(input, flavor)).collect()
 }
 
 /// Whether a tide moves the amounts of this object.

@@ -35,6 +35,18 @@ pub fn human(shown: &Shown<'_>, look: &Look) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
+/// The changes that need nobody's word, without what stands below them, a line each: for a diary of many plans.
+pub fn diary(shown: &Shown<'_>) -> Vec<String> {
+    let told = |group: &&Group<'_>| !group.asked && !matches!(group.kind, Kind::Record | Kind::Prepare);
+    let groups = groups(shown);
+    let lines = groups.iter().filter(told).map(|group| {
+        let harm = harm(&group.disruption);
+        let harm = if harm.is_empty() { harm } else { format!(": {harm}") };
+        format!("{} {}, {}{harm}", group.kind.name(), on(group), size(group))
+    });
+    lines.collect()
+}
+
 struct Page<'a> {
     shown: &'a Shown<'a>,
     look: &'a Look,
@@ -52,7 +64,13 @@ impl Page<'_> {
         let title = format!("Fleet {} at {when}{revision}, plan {}", standing.fleet, short(plan.id.as_str()));
         let counts = counts(self.shown, groups);
         let verdict = match verdict(plan) {
-            Verdict::NoChanges => self.ink.paint(GREEN, "No changes.") + " The fleet is as the documents say.",
+            Verdict::NoChanges => {
+                let rest = match plan.left_out.is_empty() {
+                    true => " The fleet is as the documents say.",
+                    false => " This part is as the documents say; others, which were left out, are not.",
+                };
+                self.ink.paint(GREEN, "No changes.") + rest
+            }
             Verdict::Blocked => {
                 format!(
                     "{} Something is wanted, and all of it is held: {counts}.",
@@ -61,9 +79,13 @@ impl Page<'_> {
             }
             Verdict::Changes => counts,
         };
-        let frozen = standing.frozen.iter().map(|reason| crate::plan::frozen_by_document(reason, input.now));
-        let freezes = frozen.chain(input.ledger.head.frozen.iter().cloned()).map(|freeze| {
-            let line = format!("{} is {}", capital(&words::scope(&freeze.scope)), self.words.freeze(&freeze));
+        let freezes = self.shown.freezes().map(|freeze| {
+            let what = match freeze.scope {
+                // A name stays as it is written.
+                crate::effect::Scope::Fleet => capital(&words::scope(&freeze.scope)),
+                _ => words::scope(&freeze.scope),
+            };
+            let line = format!("{what} is {}", self.words.freeze(&freeze));
             format!("\n{}\n  to lift it: {}", self.ink.paint(YELLOW, &line), self.words.thaw(&freeze))
         });
         format!("{}\n{verdict}{}", self.ink.paint(BOLD, &title), freezes.collect::<String>())
@@ -113,6 +135,9 @@ impl Page<'_> {
         let most = if self.look.verbose { usize::MAX } else { NAMES };
         // That the documents ask for something is news only to whom it disturbs.
         let asked_for = group.why == self.words.reason(&Reason::Wanted) && group.disruption.is_none();
+        if group.why.is_empty() && group.kind == Kind::Change {
+            lines.push(("why", self.words.reason(&Reason::Bookkeeping)));
+        }
         if !group.why.is_empty() && !asked_for {
             lines.push(("why", group.why.clone()));
         }
@@ -270,9 +295,12 @@ impl Page<'_> {
         if !plan.steps.is_empty() {
             let all: Vec<&Step> = plan.steps.iter().collect();
             lines.push(format!("Time: {}", range(longest(&all))));
-            let asks = if self.shown.asks() { "asks first" } else { "nothing in it has to be approved" };
+            let asks = self.shown.asks();
             lines.push(format!("Digest: {}", plan.digest));
-            lines.push(format!("To carry it out: {} ({asks})", self.shown.apply_command()));
+            lines.push(match self.shown.is_now {
+                true => format!("To carry it out: {} ({asks})", self.shown.apply_command()),
+                false => "This is what would be done at that time; nothing of it can be carried out now.".into(),
+            });
         } else if !plan.effects.is_empty() {
             lines.push(format!("Digest: {}", plan.digest));
         }
@@ -415,6 +443,18 @@ pub fn contents(shown: &Shown<'_>, group: &Group<'_>, most: usize) -> String {
                 named.push(format!("{}{moved}", object.key));
             }
             Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => named.push(key.to_string()),
+            Action::Cluster(ClusterAction::Dress { node, labels, taints, remove_taints })
+                if group.kind == Kind::Change =>
+            {
+                let labels = labels.iter().map(|(key, value)| match value {
+                    Some(value) => format!("{key}={value}"),
+                    None => format!("{key}-"),
+                });
+                let taints = taints.iter().map(|taint| format!("+taint {}", taint.key));
+                let off = remove_taints.iter().map(|taint| format!("-taint {}", taint.key));
+                let all: Vec<String> = labels.chain(taints).chain(off).map(|one| clean(&one)).collect();
+                named.push(format!("{node}: {}", list(&all, 3)));
+            }
             Action::Cluster(ClusterAction::Cut { node, .. }) => named.push(node.to_string()),
             Action::Cluster(ClusterAction::Cordon { node, .. }) if group.kind == Kind::Drain => {
                 named.push(node.to_string())
@@ -471,7 +511,7 @@ pub fn offer_row(offer: &Offer, when: &dyn Fn(jiff::Timestamp) -> String) -> [St
 fn step_line(step: &Step) -> String {
     let after = if step.after.is_empty() { String::new() } else { format!(", after {}", step.after.len()) };
     let takes = if step.takes.1 > 0 { format!(" ({}{after})", range(step.takes)) } else { String::new() };
-    format!("{}{takes}", action(&step.action))
+    format!("{}{takes}", super::super::progress::step(step))
 }
 
 fn capital(text: &str) -> String {
