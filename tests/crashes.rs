@@ -73,9 +73,8 @@ impl<'a> Story<'a> {
     /// Crashes the n-th effect; false where there are not so many.
     fn crash(&self, clean: &Outcome, (word, counted): (&str, &str), effect: usize) -> bool {
         let fault = format!("crash {word} effect {effect}\n");
-        let outcome = self.run(&fault, self.end).map(|outcome| {
+        let outcome = self.run(&fault, self.end).inspect(|outcome| {
             assert_eq!(outcome.done, clean.done, "{}, {fault}", self.name);
-            outcome
         });
         let outcome = match (outcome, self.declared) {
             (Err(_), Some(declared)) => self.run(&fault, declared),
