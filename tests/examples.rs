@@ -264,7 +264,7 @@ fn readme() -> Vec<Block> {
 }
 
 /// Runs shell commands with the program in its path, as a person who installed it would.
-fn shell(commands: &str, directory: &Path) -> (bool, String) {
+fn shell(commands: &str, directory: &Path) -> (Option<i32>, String) {
     let program = assert_cmd::cargo::cargo_bin!("tidewright");
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let commands = commands.replace("cargo run -- ", "tidewright ");
@@ -275,14 +275,29 @@ fn shell(commands: &str, directory: &Path) -> (bool, String) {
         .env_remove("CLICOLOR_FORCE")
         .output()
         .unwrap();
-    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Blocks of the README that are marked with where to run them are run, one after the other. A `sh` block must succeed;
-/// in a `console` block the program must say what stands there, to the letter.
+/// What a person who cloned the repository sees of the demo, and may change.
+fn checkout() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = directory.path().join("clusters/demo");
+    fs::create_dir_all(&demo).unwrap();
+    for entry in fs::read_dir(root().join("clusters/demo")).unwrap() {
+        let file = entry.unwrap();
+        if file.file_type().unwrap().is_file() {
+            fs::copy(file.path(), demo.join(file.file_name())).unwrap();
+        }
+    }
+    directory
+}
+
+/// Blocks of the README that are marked with where to run them are run, one after the other. Each line of a `sh` block
+/// must succeed, and a plan find changes; in a `console` block the program must say what stands there, to the letter.
 #[test]
 fn the_readme_is_true() {
     let empty = tempfile::tempdir().unwrap();
+    let checkout = checkout();
     let mut run = BTreeSet::new();
     for block in readme() {
         let Some(mark) = block.marks.strip_prefix("<!-- in ").and_then(|mark| mark.strip_suffix(" -->")) else {
@@ -292,16 +307,19 @@ fn the_readme_is_true() {
         let (place, first) = mark.split_once(", after: ").unwrap_or((mark, "true"));
         let directory = match place {
             "an empty directory" => empty.path().to_path_buf(),
-            "this repository" => root().to_path_buf(),
+            "a checkout" => checkout.path().to_path_buf(),
             "nothing" => continue,
             below => root().join(below),
         };
         run.insert(format!("{} in {place}", block.language));
-        let (fine, said) = shell(first, &directory);
-        assert!(fine, "{first}\n{said}");
+        let (code, said) = shell(first, &directory);
+        assert_eq!(code, Some(0), "{first}\n{said}");
         if block.language == "sh" {
-            let (fine, said) = shell(&block.text, &directory);
-            assert!(fine, "{}\n{said}", block.text);
+            for command in block.text.lines() {
+                let (code, said) = shell(command, &directory);
+                let changes = if command.contains(" plan ") { 2 } else { 0 };
+                assert_eq!(code, Some(changes), "{command}\n{said}");
+            }
             continue;
         }
         for part in block.text.split("$ ").filter(|part| !part.is_empty()) {
@@ -310,7 +328,7 @@ fn the_readme_is_true() {
             assert_eq!(said.trim_end(), expected.trim_end(), "{command}");
         }
     }
-    let expected = ["console in an empty directory", "console in tests/readme", "sh in this repository"];
+    let expected = ["console in an empty directory", "console in tests/readme", "sh in a checkout"];
     assert!(expected.iter().all(|kind| run.contains(*kind)), "{run:?}");
 }
 

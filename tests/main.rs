@@ -7,6 +7,7 @@ mod cli;
 mod converge;
 mod compile;
 mod controlplane;
+mod crashes;
 mod examples;
 mod fleets;
 mod fuzz_corpus;

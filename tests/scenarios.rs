@@ -65,6 +65,7 @@ scripts! {
     maintenance_is_answered_early
     mig_manager_fails
     mig_manager_hangs
+    not_approved_is_not_begun
     not_approved_is_not_done
     pod_comes_after_the_cordon
     recall_turns_the_tide

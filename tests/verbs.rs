@@ -142,8 +142,10 @@ fn looking_leaves_no_trace() {
 fn a_saved_input_is_planned_again_byte_for_byte() {
     let directory = fleet();
     run(directory.path(), &["sim", "advance", "1s"]);
-    for format in ["human", "json", "markdown"] {
-        let once = run(directory.path(), &["plan", "--save-input", "input.json", "--output", format]);
+    for (format, at) in [("human", "now"), ("human", "2031-01-01T00:00Z"), ("json", "now"), ("markdown", "now")] {
+        let here = directory.path().display().to_string();
+        let once = ["plan", &here, "--save-input", "input.json", "--output", format, "--at", at];
+        let once = run(directory.path(), &once);
         let again = run(directory.path(), &["replay", "input.json", "--output", format]);
         assert!(!once.out.is_empty() && once.out == again.out, "{format}: {}", once.err);
         assert_eq!((once.code, again.code), (2, 2), "{format}");

@@ -3,8 +3,11 @@
 //! What is taken is noted by its purpose, so that a crash, a retry or a second operator takes it once; and what came to
 //! nothing is given back, because the next plan asks for the same, and nobody should have to say yes twice.
 
+use std::collections::BTreeSet;
+
 use super::ApplyError;
 use super::record::{self, Guard, NotRecorded};
+use super::retry;
 use super::turn::{Memory, Turn};
 use super::walk::Walk;
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Excess, Head, LedgerChange, Opened, digest_of};
@@ -47,8 +50,11 @@ pub async fn open_approval(
 
 /// Takes the step's effects out of the approval, where it needs one. Says whether it wrote.
 pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<bool, Turn> {
-    if memory.paid.is_some() || step.consent == Consent::Standing || step.effects.is_empty() {
+    if memory.paid.is_some() || step.consent == Consent::Standing {
         return Ok(false);
+    }
+    if step.effects.is_empty() {
+        return prepare(walk, step, memory).await.map(|()| false);
     }
     let digest = walk.approval.cloned();
     let guard = |ledger: &crate::effect::Ledger, _| match covered(digest.as_ref(), step, &ledger.head) {
@@ -69,6 +75,40 @@ pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Re
         Err(NotRecorded::Moved(why)) => Err(Turn::End(EventKind::NotApproved { why })),
         Err(error @ NotRecorded::Failed(_)) => Err(error.turn(walk, step, memory)),
     }
+}
+
+/// What only prepares is done where what it prepares is approved: a node that may not be replaced stays in service, and
+/// is not counted as removed.
+async fn prepare(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<(), Turn> {
+    if !prepares(&step.action) {
+        return Ok(());
+    }
+    let head = walk.head().await.map_err(|error| retry::after(walk, step, memory, &error))?;
+    match asking_behind(walk, step).into_iter().find_map(|next| covered(walk.approval, next, &head).err()) {
+        Some(why) => Err(Turn::End(EventKind::NotApproved { why })),
+        None => Ok(()),
+    }
+}
+
+fn prepares(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Cluster(ClusterAction::Cordon { .. })
+            | Action::Record(LedgerChange::Removing { .. } | LedgerChange::Treated { .. })
+    )
+}
+
+/// The steps behind this one that take something out of an approval. A plan lists what comes first first.
+fn asking_behind<'a>(walk: &Walk<'a>, step: &Step) -> Vec<&'a Step> {
+    let mut behind = BTreeSet::from([&step.id]);
+    let mut asking = Vec::new();
+    for next in walk.plan.steps.iter().filter(|next| next.consent == Consent::Asked) {
+        if next.after.iter().any(|id| behind.contains(id)) {
+            behind.insert(&next.id);
+            asking.extend((!next.effects.is_empty()).then_some(next));
+        }
+    }
+    asking
 }
 
 /// Gives back what this run took for a step that came to nothing. If that fails the approval is smaller than it could
@@ -124,6 +164,11 @@ fn purpose(step: &Step) -> String {
             format!("reserve {}@{}", request.reservation, request.generation)
         }
         Action::Cloud(CloudAction::Purchase(request)) => format!("purchase {}", request.offering),
+        // Ordered again by another value: the same cut.
+        Action::Cluster(ClusterAction::Cut { node, laid_out, .. }) => {
+            let digest = digest_of(&(node, laid_out));
+            format!("{} {}", step.id, digest.as_str().get(..16).unwrap_or_default())
+        }
         // Its mark holds an instant, which is another in every plan.
         Action::Cluster(ClusterAction::Suspend { workload, .. }) => format!("{} {workload}", step.id),
         action => {

@@ -8,6 +8,7 @@ use super::Found;
 use super::case::Case;
 use crate::effect::marks::{CORDON, Mark};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, LedgerChange, Quarantine};
+use crate::fleet::standing::HealthSpec;
 use crate::ids::{NodeName, PoolName, SlotId};
 use crate::plan::{Reason, Step};
 
@@ -131,10 +132,10 @@ pub fn health_limit(case: &Case<'_>, found: &mut Found) {
     }
     for (pool, nodes) in out {
         let spec = case.pool(pool).and_then(|pool| pool.health.as_ref());
-        // Without a policy nothing says how many: a node that never came, or whose cut never ends, is replaced anyway.
-        let Some(policy) = spec.and_then(|name| case.standing().health.get(name)) else { continue };
+        let policy = spec.and_then(|name| case.standing().health.get(name));
+        let limit = policy.map_or(HealthSpec::LIMIT_WITHOUT_POLICY, |policy| policy.limit);
         let size = case.input.target.pools.get(pool).map_or(0, |target| target.nodes);
-        let allowed = (u64::from(size) * u64::from(policy.limit.0)).div_ceil(100).max(1);
+        let allowed = (u64::from(size) * u64::from(limit.0)).div_ceil(100).max(1);
         if u64::try_from(nodes.len()).unwrap_or(u64::MAX) > allowed {
             found.plan(HEALTH, format!("{} nodes of pool {pool} would be out, and {allowed} may be", nodes.len()));
         }

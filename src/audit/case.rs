@@ -11,7 +11,7 @@ use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, Pool
 use crate::fleet::standing::{PoolSpec, Standing, TermsSpec};
 use crate::fleet::target::{Part, Purpose};
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, StepId};
-use crate::observed::{InstanceSeen, NodeSeen, Observed, ReservationSeen};
+use crate::observed::{InstanceSeen, NodeSeen, Observed, ReservationSeen, ReservationTag};
 use crate::plan::{Plan, PlanInput, Reason, Step};
 
 /// How many of the waits for one thing are asked before all of them are: a course has fewer.
@@ -235,13 +235,23 @@ impl<'a> Case<'a> {
         self.node(node).is_some_and(|seen| seen.annotation(CORDON).is_some())
     }
 
-    /// The cloud's id of a reservation: the one that the document names, or the one that we remember.
+    /// The cloud's id of a reservation: the one that the document names, the one that carries the tag of a request that
+    /// was never answered, or the one that we remember.
     pub fn reservation_id(&self, name: &ReservationName) -> Option<ReservationId> {
         let spec = self.standing().reservations.get(name)?;
         let held = &self.input.ledger.head.reservations;
         let old = || held.get(spec.renamed_from.as_ref()?);
-        let remembered = || held.get(name).or_else(old).and_then(|held| held.id.clone());
-        spec.id.as_deref().map(ReservationId::from).or_else(remembered)
+        let held = held.get(name).or_else(old);
+        let made = || {
+            let asked = &held?.intent.as_ref()?.request;
+            let answers = |tag: &ReservationTag| {
+                tag.fleet == *self.fleet() && tag.reservation == asked.reservation && tag.generation == asked.generation
+            };
+            let mut seen = self.seen().cloud.reservations.seen().iter();
+            seen.find(|(_, seen)| seen.tag.as_ref().is_some_and(answers)).map(|(id, _)| id.clone())
+        };
+        let remembered = || held.and_then(|held| held.id.clone());
+        spec.id.as_deref().map(ReservationId::from).or_else(made).or_else(remembered)
     }
 
     pub fn reservation(&self, id: &ReservationId) -> Option<&'a ReservationSeen> {

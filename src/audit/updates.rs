@@ -53,15 +53,17 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
         }
     }
     let before = if out.is_empty() { BTreeMap::new() } else { out_before(case) };
-    for (pool, nodes) in &mut out {
+    // What was begun goes on: a gang that tied nodes together, and counted as one, may be gone from them by now.
+    let begun = |pool: &PoolName, nodes: &BTreeSet<&NodeName>| before.get(pool).is_some_and(|out| nodes.is_subset(out));
+    for (pool, nodes) in out.iter_mut().filter(|(pool, nodes)| !begun(pool, nodes)) {
         nodes.extend(before.get(pool).into_iter().flatten().copied());
         let allowed = case.pool(pool).map_or(0, |pool| pool.updates.max_unavailable);
-        let units = units(case, nodes) + away(case, pool);
+        let units = units(case, nodes) + away(case, pool, nodes);
         if units > usize::try_from(allowed).unwrap_or(usize::MAX) {
             found.plan(UNAVAILABLE, format!("{units} nodes of pool {pool} would be out for updates, {allowed} may be"));
         }
     }
-    for (pool, nodes) in replaced {
+    for (pool, nodes) in replaced.into_iter().filter(|(pool, nodes)| !begun(pool, nodes)) {
         canary(case, pool, units(case, &nodes), found);
     }
 }
@@ -86,13 +88,15 @@ fn out_before<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeNa
     out
 }
 
-/// Slots whose node was taken away by choice in the last hour and has no ready successor yet.
-fn away(case: &Case<'_>, pool: &PoolName) -> usize {
+/// Slots whose node was taken away by choice in the last hour and has no ready successor yet. A node that is ended and
+/// still listed is among the `out` ones, and is counted there.
+fn away(case: &Case<'_>, pool: &PoolName, out: &BTreeSet<&NodeName>) -> usize {
     let Some(remembered) = case.pool_ledger(pool) else { return 0 };
     let wanted = case.input.target.pools.get(pool).map_or(0, |pool| pool.nodes);
     let recent =
         remembered.removed.iter().filter(|(index, at)| *index < wanted && case.now().duration_since(*at) < AN_HOUR);
-    let slots: BTreeSet<u32> = recent.map(|(index, _)| *index).collect();
+    let counted: BTreeSet<u32> = out.iter().filter_map(|node| case.slot_of_node(node)).map(|slot| slot.index).collect();
+    let slots: BTreeSet<u32> = recent.map(|(index, _)| *index).filter(|index| !counted.contains(index)).collect();
     let is_away = |index: &&u32| {
         let instance = remembered.slots.get(*index).and_then(|slot| slot.instance.as_ref());
         let joined = |id| case.node_of(id).and_then(|node| case.node(node)).is_some_and(|node| node.ready);

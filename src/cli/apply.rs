@@ -10,7 +10,7 @@ use super::{BLOCKED, CHANGES, Common, DONE, Output, fail, print, status, stop, t
 use jiff::Timestamp;
 
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
-use crate::effect::Effects;
+use crate::effect::{Effects, Thing};
 use crate::ids::Digest;
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
@@ -24,6 +24,7 @@ Examples:
   tidewright apply                             plan, ask, and carry it out
   tidewright apply clusters/demo --yes         the same without asking
   tidewright apply . plan.json                 exactly what was saved, or nothing
+  tidewright apply --target pool/train         only what concerns this pool
   tidewright apply --approved plan.json        no more than what was approved with that file
   tidewright apply --until-converged --yes     again and again, until nothing is left or all is held
 
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// A plan that `plan --out` saved: done only if its effects still hold
     #[arg(value_name = "PLANFILE")]
     saved: Option<PathBuf>,
+    /// Only this part: pool/NAME, reservation/NAME, quota/NAME or tide/NAME; may be repeated
+    #[arg(long, value_name = "PART", value_parser = super::plan::part, conflicts_with = "saved")]
+    target: Vec<Thing>,
     /// What was approved: a saved plan, or the digest of a plan
     #[arg(long, value_name = "FILE|DIGEST", conflicts_with = "saved")]
     approved: Option<String>,
@@ -90,7 +94,12 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     };
     let saved = file.map(load).transpose()?;
     let session = Session::open(directory, Access::Change)?;
-    let input = session.input(&Options::default())?;
+    for thing in &arguments.target {
+        super::plan::known(&session.fleet, thing).map_err(|why| fail(&why))?;
+    }
+    let only = saved.as_ref().map_or(&arguments.target, |saved| &saved.only);
+    let options = Options { only: only.clone(), ..Options::default() };
+    let input = session.input(&options)?;
     let (made, _) = judged(&input)?;
     if let Some(saved) = &saved {
         still_holds(saved, &made, &session)?;
@@ -105,8 +114,8 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
         open(&session, approval)?;
     }
     let stop = stop::listen();
-    let end = rounds(&session, approval.as_ref(), arguments.until_converged, &stop)?;
-    Ok(told(&end, &session, common))
+    let end = rounds(&session, &options, approval.as_ref(), arguments.until_converged, &stop)?;
+    told(&end, &session, &options, common)
 }
 
 fn load(path: &Path) -> Result<Saved, u8> {
@@ -154,7 +163,7 @@ fn consent(
     if arguments.yes {
         return Ok(Some(this()));
     }
-    let shown = Shown { input, plan: made, directory: &session.directory };
+    let shown = Shown { input, plan: made, directory: &session.directory, is_now: true };
     if common.may_ask() {
         let text = plan::human(&shown, &Look { colour: true, verbose: false });
         talk(text.trim_end());
@@ -217,13 +226,14 @@ fn open(session: &Session, approval: &Approval) -> Result<(), u8> {
 /// Plans and walks, once or until nothing is left.
 fn rounds(
     session: &Session,
+    options: &Options,
     approval: Option<&Approval>,
     until_converged: bool,
     stop: &Arc<StopSignal>,
 ) -> Result<End, u8> {
     let mut idle = 0;
     loop {
-        let input = session.input(&Options::default())?;
+        let input = session.input(options)?;
         let (made, audited) = judged(&input)?;
         if made.steps.is_empty() {
             match soon(&made, input.now).filter(|_| until_converged && !stop.is_asked()) {
@@ -275,27 +285,27 @@ impl From<Saved> for Approval {
 }
 
 /// Says how it ended, and what the fleet is now.
-fn told(end: &End, session: &Session, common: &Common) -> u8 {
-    match end {
+fn told(end: &End, session: &Session, options: &Options, common: &Common) -> Result<u8, u8> {
+    Ok(match end {
         End::Settled(made) => settled(made, session, common),
         End::Stopped => {
             talk("Stopped. The next run goes on from here.");
             left(session, common, CHANGES)
         }
         End::Once(report) => {
-            let code = match () {
-                () if report.is_done() => DONE,
-                () if report.failed.is_empty() => CHANGES,
-                () => super::ERROR,
-            };
             talk(&format!("{}.", plan::tally(&report.tally)));
+            let code = match report.failed.is_empty() {
+                // What this round brought about may have more to be done, as a launch has a node to be dressed.
+                true => super::plan::exit_code(&judged(&session.input(options)?)?.0),
+                false => super::ERROR,
+            };
             left(session, common, code)
         }
         End::Stuck(report) => {
             talk(&format!("Nothing could be done in {IDLE_ROUNDS} rounds: {}.", plan::tally(&report.tally)));
             left(session, common, BLOCKED)
         }
-    }
+    })
 }
 
 /// Nothing more can be done now.

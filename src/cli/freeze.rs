@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         talk(&format!("to lift it: tidewright thaw{what}"));
         Ok(DONE)
     };
-    Session::open(&arguments.directory, Access::Change).and_then(|session| freeze(&session)).unwrap_or_else(|code| code)
+    Session::open(&arguments.directory, Access::Note).and_then(|session| freeze(&session)).unwrap_or_else(|code| code)
 }
 
 pub fn thaw(arguments: &ThawArguments, common: &Common) -> u8 {
@@ -102,7 +102,7 @@ pub fn thaw(arguments: &ThawArguments, common: &Common) -> u8 {
         }
         Ok(DONE)
     };
-    Session::open(&arguments.directory, Access::Change).and_then(|session| thaw(&session)).unwrap_or_else(|code| code)
+    Session::open(&arguments.directory, Access::Note).and_then(|session| thaw(&session)).unwrap_or_else(|code| code)
 }
 
 fn scope(what: Option<&Named>) -> Scope {

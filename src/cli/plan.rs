@@ -8,7 +8,7 @@ use super::{BLOCKED, CHANGES, Common, DONE, Directory, Output, colour, fail, pri
 use crate::diag::nearest;
 use crate::effect::Thing;
 use crate::fleet::Fleet;
-use crate::plan::{Plan, PlanInput};
+use crate::plan::Plan;
 use crate::render::plan::{self, Look, Shown, Verdict};
 use crate::round::Options;
 
@@ -43,7 +43,7 @@ pub struct Arguments {
     verbose: bool,
 }
 
-fn part(text: &str) -> Result<Thing, String> {
+pub fn part(text: &str) -> Result<Thing, String> {
     text.parse()
 }
 
@@ -70,24 +70,24 @@ fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     };
     let input = session.input(&Options { at, only: arguments.target.clone(), revision: None })?;
     if let Some(path) = &arguments.save_input {
-        write(path, &super::replay::save(&input))?;
+        write(path, &super::replay::save(&input, &session.directory, at.is_none()))?;
     }
     let (made, _) = judged(&input)?;
     if let Some(path) = &arguments.out {
         write(path, &plan::save(&input, &made))?;
         talk(&format!("Saved. To carry out exactly this: tidewright apply {} {}", session.directory, path.display()));
     }
-    tell(&input, &made, &session.directory, arguments.verbose, common.output);
+    let shown = Shown { input: &input, plan: &made, directory: &session.directory, is_now: at.is_none() };
+    tell(&shown, arguments.verbose, common.output);
     Ok(exit_code(&made))
 }
 
 /// Prints a plan in the format that was asked for.
-pub fn tell(input: &PlanInput, made: &Plan, directory: &str, verbose: bool, output: Output) {
-    let shown = Shown { input, plan: made, directory };
+pub fn tell(shown: &Shown<'_>, verbose: bool, output: Output) {
     print(&match output {
-        Output::Json => plan::json(&shown),
-        Output::Markdown => plan::markdown(&shown),
-        _ => plan::human(&shown, &Look { colour: colour(), verbose }),
+        Output::Json => plan::json(shown),
+        Output::Markdown => plan::markdown(shown),
+        _ => plan::human(shown, &Look { colour: colour(), verbose }),
     });
 }
 

@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         talk(&format!("to drain it now: {}", command("apply", &session.directory)));
         Ok(DONE)
     };
-    Session::open(&arguments.directory, Access::Change).and_then(|session| put(&session)).unwrap_or_else(|code| code)
+    Session::open(&arguments.directory, Access::Note).and_then(|session| put(&session)).unwrap_or_else(|code| code)
 }
 
 pub fn bring_back(arguments: &ReturnArguments, common: &Common) -> u8 {
@@ -78,5 +78,5 @@ pub fn bring_back(arguments: &ReturnArguments, common: &Common) -> u8 {
         talk(&format!("to open it now: {}", command("apply", &session.directory)));
         Ok(DONE)
     };
-    Session::open(&arguments.directory, Access::Change).and_then(|session| back(&session)).unwrap_or_else(|code| code)
+    Session::open(&arguments.directory, Access::Note).and_then(|session| back(&session)).unwrap_or_else(|code| code)
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Common, Output, fail};
 use crate::plan::{PlanInput, plan};
+use crate::render::plan::Shown;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -32,16 +33,20 @@ const FORMAT_VERSION: &str = "1.0";
 struct Saved {
     kind: String,
     format_version: String,
+    /// How the fleet's directory was written, and whether the plan was one of its moment: both are in its words.
+    directory: String,
+    is_now: bool,
     input: PlanInput,
 }
 
 /// Ends with a line break.
-pub fn save(input: &PlanInput) -> String {
-    let saved = Saved { kind: KIND.into(), format_version: FORMAT_VERSION.into(), input: input.clone() };
+pub fn save(input: &PlanInput, directory: &str, is_now: bool) -> String {
+    let (kind, format_version) = (KIND.into(), FORMAT_VERSION.into());
+    let saved = Saved { kind, format_version, directory: directory.into(), is_now, input: input.clone() };
     serde_json::to_string(&saved).expect("our own types always serialise") + "\n"
 }
 
-fn load(text: &str) -> Result<PlanInput, String> {
+fn load(text: &str) -> Result<Saved, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Eof => "it is cut short: save it again".to_string(),
         _ => "it is no saved input: write one with `tidewright plan --save-input FILE`".into(),
@@ -53,8 +58,7 @@ fn load(text: &str) -> Result<PlanInput, String> {
         }
         _ => return Err("it is no saved input: write one with `tidewright plan --save-input FILE`".into()),
     }
-    let saved: Saved = serde_json::from_value(value).map_err(|error| format!("it is damaged: {error}"))?;
-    Ok(saved.input)
+    serde_json::from_value(value).map_err(|error| format!("it is damaged: {error}"))
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> u8 {
@@ -67,9 +71,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         Err(error) => return fail(&format!("cannot read `{shown}`: {error}")),
     };
     match load(&text) {
-        Ok(input) => {
+        Ok(Saved { input, directory, is_now, .. }) => {
             let made = plan(&input);
-            super::plan::tell(&input, &made, ".", arguments.verbose, common.output);
+            let shown = Shown { input: &input, plan: &made, directory: &directory, is_now };
+            super::plan::tell(&shown, arguments.verbose, common.output);
             super::plan::exit_code(&made)
         }
         Err(why) => fail(&format!("cannot replay `{shown}`: {why}")),
@@ -84,14 +89,15 @@ mod tests {
     #[test]
     fn an_input_comes_back_as_it_was() {
         let input = sample::input();
-        let text = save(&input);
-        assert_eq!(load(&text).unwrap(), input);
-        assert_eq!(save(&load(&text).unwrap()), text);
+        let text = save(&input, "demo", false);
+        let loaded = load(&text).unwrap();
+        assert_eq!(loaded.input, input);
+        assert_eq!(save(&loaded.input, &loaded.directory, loaded.is_now), text);
     }
 
     #[test]
     fn what_is_no_input_is_told() {
-        let text = save(&sample::input());
+        let text = save(&sample::input(), ".", true);
         for (text, says) in [
             (&text[..text.len() / 2], "cut short"),
             ("{}", "no saved input"),
@@ -99,7 +105,7 @@ mod tests {
             (&text.replace("\"format_version\":\"1.0\"", "\"format_version\":\"2.0\""), "2.0"),
             (&text.replace("\"now\"", "\"then\""), "damaged"),
         ] {
-            assert!(load(text).unwrap_err().contains(says), "{says}");
+            assert!(load(text).err().unwrap().contains(says), "{says}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::fleet::config::{Cloud, Kubernetes};
 use crate::ids::FleetUid;
 use crate::load;
 use crate::plan::{Plan, PlanInput, plan};
-use crate::provider::sim::Sim;
+use crate::provider::sim::{Sim, SimError};
 use crate::provider::{Class, PartValue, ProviderError, World};
 use crate::render::diagnostics;
 use crate::round::{self, Options};
@@ -28,6 +28,8 @@ pub struct Session {
     pub fleet: Fleet,
     pub uid: FleetUid,
     pub sim: Sim,
+    /// Somebody else has the world: what is to be remembered is written down for them, beside this file.
+    notes: Option<PathBuf>,
     /// How the directory was written.
     pub directory: String,
     pub revision: Option<String>,
@@ -40,6 +42,8 @@ pub enum Access {
     Look,
     /// Ours alone until it is dropped.
     Change,
+    /// Only what we remember is changed, also while somebody else is at work.
+    Note,
 }
 
 /// Where the simulator's state lives. The loader passes over hidden directories.
@@ -73,19 +77,23 @@ impl Session {
             return Err(ERROR);
         };
         supported(&fleet).map_err(|why| fail(&why))?;
-        let sim = match access {
+        if access != Access::Look {
+            prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
+        }
+        let opened = match access {
             Access::Look => Sim::peek(&state, begin),
-            Access::Change => {
-                prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
-                Sim::open(&state, begin)
-            }
+            Access::Change | Access::Note => Sim::open(&state, begin),
+        };
+        let (sim, notes) = match opened {
+            Err(SimError::Held { .. }) if access == Access::Note => (Sim::peek(&state, begin), Some(state)),
+            opened => (opened, None),
         };
         let sim = sim.map_err(|error| fail(&error.to_string()))?;
         let furnished = sim.furnish(&fleet.target_at(sim.now()));
         furnished.map_err(|error| fail(&format!("the simulator cannot hold what the fleet adopts: {error}")))?;
         let uid = FleetUid::from(fleet.name.value.as_str());
         let revision = revision(directory);
-        Ok(Self { fleet, uid, sim, directory: directory.display().to_string(), revision })
+        Ok(Self { fleet, uid, sim, notes, directory: directory.display().to_string(), revision })
     }
 
     pub fn world(&self) -> World<'_> {
@@ -102,6 +110,11 @@ impl Session {
 
     /// Writes down what somebody decided.
     pub fn remember(&self, change: &LedgerChange) -> Result<(), u8> {
+        if let Some(state) = &self.notes {
+            Sim::note(state, change).map_err(|error| fail(&error.to_string()))?;
+            talk("Somebody is at work on this fleet: it is told before its next step.");
+            return Ok(());
+        }
         let done = block_on(remember(self.world(), change)).map_err(|error| error.to_string());
         let done = done.and_then(|()| self.sim.save().map_err(|error| error.to_string()));
         done.map_err(|error| fail(&format!("the ledger cannot be written: {error}")))

@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
 }
 
 fn recall(arguments: &Recall) -> Result<u8, u8> {
-    let session = Session::open(&arguments.directory, Access::Change)?;
+    let session = Session::open(&arguments.directory, Access::Note)?;
     let name = TideName::from(arguments.name.as_str());
     super::plan::known(&session.fleet, &Thing::Tide(name.clone())).map_err(|why| fail(&why))?;
     let input = session.input(&Options::default())?;

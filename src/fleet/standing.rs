@@ -204,6 +204,12 @@ pub struct HealthSpec {
     pub admit: Vec<Admit>,
 }
 
+impl HealthSpec {
+    /// What holds where no policy watches a pool: nodes that never join, or whose cut never ends, are replaced there
+    /// too, and a broken image must not replace a whole pool over and over.
+    pub const LIMIT_WITHOUT_POLICY: Percent = Percent(10);
+}
+
 impl Standing {
     /// What one node of a pool holds under a layout.
     pub fn per_node(&self, pool: &PoolSpec, layout: &LayoutName) -> Supply {

@@ -23,7 +23,7 @@ pub struct HealthPolicySpec {
     #[schemars(length(min = 1, max = 50))]
     pub rules: Vec<Rule>,
     /// How much of a pool may be out of service for its health, rounded up to one node. Beyond it nothing more is
-    /// taken out, and the breaker says so.
+    /// taken out, and the breaker says so. In a pool that no policy watches it is 10 %.
     pub limit: Percent,
     /// What a new or returned node must show before it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -12,6 +12,7 @@ use super::types::*;
 use super::view::View;
 use crate::effect::marks::{CORDON, HANDS_OFF};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Quarantine, Scope, Thing, Verb};
+use crate::fleet::standing::HealthSpec;
 use crate::ids::{Digest, PoolName};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::Gap;
@@ -145,7 +146,7 @@ fn is_destructive(action: &Action) -> bool {
 fn breaker(view: &View<'_>, course: &Course, begun: bool, used: &mut BTreeMap<PoolName, u32>) -> Option<WaitingOn> {
     let (Reason::Sick { .. }, Thing::Pool(name)) = (&course.reason, &course.on) else { return None };
     let pool = view.pools.get(name)?;
-    let percent = super::health::policy(view, pool).map_or(100, |policy| policy.limit.0);
+    let percent = super::health::policy(view, pool).map_or(HealthSpec::LIMIT_WITHOUT_POLICY, |policy| policy.limit).0;
     let allowed = pool.target.nodes.saturating_mul(u32::from(percent)).div_ceil(100).max(1);
     let used = used.entry(name.clone()).or_insert_with(|| {
         // Slots that are empty after a treatment are still being treated.

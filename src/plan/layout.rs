@@ -32,6 +32,8 @@ const LADDER: SignedDuration = SignedDuration::from_hours(2);
 const MOUNTS_WITHIN: SignedDuration = SignedDuration::from_secs(90);
 /// After an order that came to nothing: whatever was in its way has some time to go.
 const AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(2);
+/// mig-manager watches its label; this is long for that.
+const HEARS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// How a node is cut, against what is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +112,8 @@ pub fn steps(
     state: CutState,
 ) {
     let generation = slot.generation();
-    if let Some(at) = not_before(view, slot, state) {
+    let ordered = not_before(view, slot, state);
+    if let Some(at) = ordered {
         let wait = Action::Await(Fact::After(at));
         made.push(step_id("mounted", &slot.id, generation), wait, vec![], (1, 120));
     }
@@ -122,6 +125,12 @@ pub fn steps(
         let action = Action::Cluster(ClusterAction::Cut { node: node.clone(), laid_out: laid_out.clone(), flip });
         made.push(step_id("cut", &slot.id, generation), action, vec![Fact::Empty(node.clone())], (1, 2));
         made.with(Effects::one(Verb::Cut, pool_of(&slot.id), Amount::count(1)));
+    }
+    // Until mig-manager has heard of it, the node still shows how the last order ended.
+    if state == CutState::Again
+        && let Ok(heard) = ordered.unwrap_or(view.now).checked_add(HEARS_WITHIN)
+    {
+        made.push(step_id("heard", &slot.id, generation), Action::Await(Fact::After(heard)), vec![], (1, 30));
     }
     let fact = Fact::LaidOut { node: node.clone(), laid_out: laid_out.clone() };
     made.push(step_id("laid-out", &slot.id, generation), Action::Await(fact), vec![], (60, 600));

@@ -12,7 +12,7 @@ mod names;
 mod saved;
 pub(super) mod words;
 
-pub use human::human;
+pub use human::{diary, human};
 pub use json::{json, json_schema};
 pub use markdown::markdown;
 pub(super) use names::waiting_name;
@@ -22,8 +22,8 @@ pub use words::command;
 use jiff::tz::TimeZone;
 
 use self::words::Words;
-use crate::effect::{Action, Excess};
-use crate::plan::{Consent, Plan, PlanInput};
+use crate::effect::{Action, Excess, Freeze};
+use crate::plan::{Consent, Held, Plan, PlanInput, WaitingOn};
 use crate::status::Tally;
 
 /// A plan with what it was made from.
@@ -33,6 +33,8 @@ pub struct Shown<'a> {
     pub plan: &'a Plan,
     /// How the fleet's directory is written on the command line, for the commands that are shown.
     pub directory: &'a str,
+    /// Whether it is a plan of this moment, and not of another that somebody asked about.
+    pub is_now: bool,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -96,14 +98,30 @@ impl Shown<'_> {
         Words { now: self.input.now, zone: self.zone(), directory: self.directory, plan: Some(self.plan) }
     }
 
-    /// Whether a step of it waits for somebody's word.
-    fn asks(&self) -> bool {
-        self.plan.steps.iter().any(|step| step.consent == Consent::Asked)
+    /// Whose word it needs.
+    fn asks(&self) -> &'static str {
+        let waits = |held: &Held| matches!(held.waiting_on, WaitingOn::Approval(_));
+        if self.plan.steps.iter().any(|step| step.consent == Consent::Asked) {
+            "asks first"
+        } else if self.plan.held.iter().any(waits) {
+            "leaves what waits for an approval"
+        } else {
+            "nothing in it has to be approved"
+        }
     }
 
     /// The command that carries the plan out.
     fn apply_command(&self) -> String {
-        words::command("apply", self.directory)
+        let parts = self.input.only.iter().map(|part| format!(" --target {part}"));
+        words::command("apply", self.directory) + &parts.collect::<String>()
+    }
+
+    /// Every freeze, those of the documents first.
+    fn freezes(&self) -> impl Iterator<Item = Freeze> {
+        let input = self.input;
+        let documents = input.target.standing.frozen.iter();
+        let documents = documents.map(|reason| crate::plan::frozen_by_document(reason, input.now));
+        documents.chain(input.ledger.head.frozen.iter().cloned())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The language itself: what is wrong is said with its line and what was probably meant.
 
+mod laws;
 mod mistakes;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Approvals are spent before the effect, once; a purchase is sent once in its life.
 
+use std::collections::BTreeMap;
+
 use super::fake::{Fake, Fault, run_both, run_for};
 use super::*;
 use crate::apply::{Opening, open_approval};
@@ -39,6 +41,42 @@ fn a_step_that_asks_runs_only_within_an_open_approval() {
     let ran = approved(&world, vec![asked_launch(0, 1)], &"unknown".into());
     assert_eq!(why(&ran, "launch:train/0@1"), "no approval unknown was opened");
     assert_eq!(world.live().len(), 1);
+}
+
+#[test]
+fn what_only_prepares_is_not_done_without_the_approval_of_what_it_prepares() {
+    let world = Fake::new();
+    world.node("a", |_| {});
+    let begin = || Step { consent: Consent::Asked, ..cordon("a") };
+    let count = LedgerChange::Removing { slot: slot(0), at: Timestamp::UNIX_EPOCH };
+    let count = || Step { consent: Consent::Asked, ..after(record("removing", count.clone()), &["cordon:a"]) };
+    let course = || vec![begin(), count(), after(asked_launch(0, 1), &["removing"])];
+    let ran = go(&world, course());
+    assert_eq!(why(&ran, "cordon:a"), "nobody approved it");
+    assert_eq!((world.count("cordon"), world.memory().pools.len()), (0, 0), "{:?}", world.log());
+    let digest = approve(&world, 1);
+    let ran = approved(&world, course(), &digest);
+    assert_eq!(*ran.last("launch:train/0@1"), EventKind::Succeeded);
+    // What is behind it is paid for by now.
+    let ran = approved(&world, course(), &digest);
+    assert_eq!(*ran.last("cordon:a"), EventKind::Succeeded);
+}
+
+#[test]
+fn a_cut_that_is_ordered_again_is_paid_for_once() {
+    let world = Fake::new();
+    world.node("a", |_| {});
+    let effects = Effects::one(Verb::Cut, Thing::Pool("train".into()), Amount::count(1));
+    assert_eq!(run(open_approval(world.world(), &effects.digest(), &effects, "ada")), Ok(Opening::Opened));
+    let cut = |flip| {
+        let laid_out =
+            crate::effect::LaidOut { labels: BTreeMap::new(), allocatable: BTreeMap::new(), absent: Vec::new() };
+        asked(step("cut", Action::Cluster(ClusterAction::Cut { node: "a".into(), laid_out, flip })), Verb::Cut)
+    };
+    for flip in [false, true] {
+        let ran = approved(&world, vec![cut(flip)], &effects.digest());
+        assert_eq!(*ran.last("cut"), EventKind::Succeeded, "{:?}", world.log());
+    }
 }
 
 #[test]

@@ -95,7 +95,10 @@ fn health_takes_no_more_nodes_than_its_policy_allows() {
     };
     quarantined("ana").passes();
     quarantined(Quarantine::BY_POLICY).breaks(HEALTH, "2 nodes");
-    sick(&[3, 4]).with(|bench| bench.standing().pools.get_mut("train").unwrap().health = None).passes();
+    let unwatched =
+        |indexes: &[u32]| sick(indexes).with(|bench| bench.standing().pools.get_mut("train").unwrap().health = None);
+    unwatched(&[3]).passes();
+    unwatched(&[3, 4]).breaks(HEALTH, "2 nodes of pool train would be out, and 1 may be");
 }
 
 fn updating(indexes: &[u32]) -> Bench {
@@ -122,6 +125,19 @@ fn updates_take_out_no_more_nodes_than_the_pool_allows() {
         edit(&mut bench.input.observed.cluster.nodes, |nodes| drop(nodes.remove(&node("train", 7))));
     };
     updating(&[1, 2]).with(away).breaks(UNAVAILABLE, "3 nodes");
+    // It was ended a moment ago, and its node is still listed: one node, not two.
+    let ending = |bench: &mut Bench| {
+        let at = bench.input.now - SignedDuration::from_mins(5);
+        bench.input.ledger.pools.get_mut("train").unwrap().removed.push((7, at));
+        bench.cordoned("train", 7, "replace");
+        bench.node("train", 7, |node| node.ready = false);
+    };
+    updating(&[1]).with(ending).passes();
+    updating(&[1, 2]).with(ending).breaks(UNAVAILABLE, "3 nodes");
+    // A gang that spanned three nodes counted as one; it is gone, and they are still out.
+    let begun = |bench: &mut Bench| [1, 2, 3].into_iter().for_each(|index| bench.cordoned("train", index, "replace"));
+    updating(&[1, 2, 3]).with(begun).passes();
+    updating(&[1, 2, 3, 4]).with(begun).breaks(UNAVAILABLE, "4 nodes");
 }
 
 #[test]

@@ -153,6 +153,22 @@ fn a_request_names_its_slot_generation_zone_and_source() {
 }
 
 #[test]
+fn a_reservation_whose_answer_was_lost_is_known_by_its_tag() {
+    let unanswered = |generation: u32| {
+        let mut bench = launch();
+        let request = reserve_request();
+        let intent = Some(Intent { request, plan: "p".into(), at: bench.input.now });
+        let held = HeldReservation { generation: 1, id: None, intent, refused: None, asked: None };
+        bench.input.ledger.head.reservations.insert("h100".into(), held);
+        let tag = ReservationTag { fleet: uid(), reservation: "h100".into(), generation };
+        bench.reservation(|seen| seen.tag = Some(tag));
+        bench
+    };
+    unanswered(1).passes();
+    unanswered(2).breaks_also(EXACT, "does not name the reservation h100");
+}
+
+#[test]
 fn a_renamed_pool_is_renamed_in_the_ledger_before_anything_is_launched_for_it() {
     let renamed = |after: &[&str]| {
         let mut bench = launch();
@@ -256,6 +272,19 @@ fn a_node_is_claimed_once_and_only_if_it_is_what_the_pool_asks_for() {
         .breaks(CLAIMS, "claimed for own/1 too");
 }
 
+fn reserve_request() -> ReserveRequest {
+    ReserveRequest {
+        reservation: "h100".into(),
+        generation: 1,
+        token: "t".into(),
+        instance_type: "p5.48xlarge".into(),
+        zone: "us-west-2a".into(),
+        nodes: 16,
+        end: None,
+        matching: Default::default(),
+    }
+}
+
 #[test]
 fn a_reservation_is_made_once_and_as_its_document_says() {
     const OURS: &str = "a reservation is made once";
@@ -263,17 +292,7 @@ fn a_reservation_is_made_once_and_as_its_document_says() {
         let mut bench = Bench::empty(NOON);
         bench.input.ledger.head.reservations.clear();
         edit(&mut bench.input.observed.cloud.reservations, |all| all.clear());
-        let request = ReserveRequest {
-            reservation: "h100".into(),
-            generation: 1,
-            token: "t".into(),
-            instance_type: "p5.48xlarge".into(),
-            zone: "us-west-2a".into(),
-            nodes: 16,
-            end: None,
-            matching: Default::default(),
-        };
-        let step = bench.step("reserve", cloud(CloudAction::Reserve(request)), Reason::Wanted, &[]);
+        let step = bench.step("reserve", cloud(CloudAction::Reserve(reserve_request())), Reason::Wanted, &[]);
         step.effects = Effects::one(Verb::Reserve, Thing::Reservation("h100".into()), Amount::count(1));
         bench.plan.held.push(held(Thing::Fleet));
         bench

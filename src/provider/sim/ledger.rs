@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{Head, Ledger, Part, PoolLedger};
+use crate::effect::{Head, Ledger, LedgerChange, Part, PoolLedger};
 use crate::ids::PoolName;
 use crate::provider::{Class, PartValue, ProviderError, Version};
 
@@ -70,6 +70,22 @@ impl LedgerParts {
             }
         }
         Ok((self.version(part), changed))
+    }
+
+    /// Changes what it holds, whoever has read it before.
+    pub fn change(&mut self, change: &LedgerChange) {
+        let (mut ledger, _) = self.whole();
+        ledger.change(change);
+        for part in change.parts() {
+            let next = match &part {
+                Part::Head => PartValue::Head(Box::new(ledger.head.clone())),
+                Part::Pool(name) => PartValue::Pool(ledger.pools.get(name).cloned()),
+            };
+            if next != self.part(&part).0 {
+                let version = self.version(&part);
+                self.swap(&part, &version, &next).expect("the version is the one that it has, and the part fits");
+            }
+        }
     }
 
     /// Writes all of it, whatever was there.

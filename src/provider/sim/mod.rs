@@ -35,6 +35,7 @@ pub use script::Guard;
 pub use seat::Seat;
 pub use store::SimError;
 
+use crate::effect::LedgerChange;
 use crate::provider::World;
 use crate::units::Duration;
 use cloud::Word;
@@ -140,13 +141,37 @@ impl Sim {
     /// its own time.
     pub fn open(path: &Path, now: Timestamp) -> Result<Self, SimError> {
         let (store, state) = Store::open(path)?;
-        Ok(Self::with(state.unwrap_or_else(|| State::new(now, SEED)), store))
+        let sim = Self::with(state.unwrap_or_else(|| State::new(now, SEED)), store);
+        sim.hear()?;
+        Ok(sim)
     }
 
     /// The same for looking only: nobody is kept out, and nothing can be changed but in memory.
     pub fn peek(path: &Path, now: Timestamp) -> Result<Self, SimError> {
         let (store, state) = Store::peek(path)?;
-        Ok(Self::with(state.unwrap_or_else(|| State::new(now, SEED)), store))
+        let sim = Self::with(state.unwrap_or_else(|| State::new(now, SEED)), store);
+        sim.hear()?;
+        Ok(sim)
+    }
+
+    /// Writes down what somebody decided while another process has the world, which hears of it before it looks at the
+    /// ledger again.
+    pub fn note(path: &Path, change: &LedgerChange) -> Result<(), SimError> {
+        store::note(path, change)
+    }
+
+    /// Takes what others wrote down into the ledger. Whoever only looks has it in memory alone.
+    fn hear(&self) -> Result<(), SimError> {
+        let Some(notes) = self.store.notes()? else { return Ok(()) };
+        self.change(|state| notes.changes.iter().for_each(|change| state.ledger.change(change)));
+        if self.store.check().is_err() {
+            self.dirty.set(false);
+            return Ok(());
+        }
+        self.save()?;
+        // What stays is heard again.
+        let _unwritten = notes.done();
+        Ok(())
     }
 
     /// Puts a state file aside, so that the next run begins anew. Says where it went.
@@ -191,6 +216,11 @@ impl Sim {
     /// Lets time pass.
     pub fn advance(&self, by: Duration) {
         self.pass(by.signed());
+    }
+
+    /// Lets time pass until an instant, if that is still to come.
+    pub fn advance_to(&self, until: Timestamp) {
+        self.pass_until(until);
     }
 
     /// Writes the state file, where there is one and something changed. Calls do so by themselves. Time that passed

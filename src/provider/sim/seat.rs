@@ -322,10 +322,20 @@ impl Caller<'_> {
         if self.sim.faults.borrow_mut().on_read(Sight::Ledger, true).is_some() {
             return Err(ProviderError::new(Class::Other, "etcdserver: request timed out"));
         }
+        self.hear()?;
         Ok(look(&self.sim.state.borrow()))
     }
 
+    /// What people wrote down meanwhile is in the ledger before anybody looks at it.
+    fn hear(self) -> Result<(), ProviderError> {
+        if self.sim.store.check().is_err() {
+            return Ok(());
+        }
+        self.sim.hear().map_err(|error| ProviderError::new(Class::Other, error.to_string()))
+    }
+
     async fn swap(self, part: &Part, seen: &Version, next: &PartValue) -> Result<Version, ProviderError> {
+        self.hear()?;
         self.change(Deed::Ledger { part, next }, |state| state.ledger.swap(part, seen, next)).await
     }
 

@@ -3,17 +3,22 @@
 //! A reader sees the old state or the new one, never a half; a process that is killed leaves the last whole state. One
 //! writer at a time, kept by a lock on a file beside it, which the operating system lifts when the writer dies. On any
 //! error the file stays as it is.
+//!
+//! What a person writes down while somebody else has the state, such as a freeze, goes into a file of notes beside it.
+//! Whoever has the state hears the notes before it looks at the ledger, and so does whoever opens it next.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::State;
+use crate::effect::LedgerChange;
 
 /// Of the format. A higher one was written by a newer program.
 pub const VERSION: u32 = 1;
+const NOTES: &str = "notes";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
@@ -71,12 +76,59 @@ impl Store {
         }
     }
 
+    /// What somebody wrote down beside it.
+    pub fn notes(&self) -> Result<Option<Notes>, SimError> {
+        match self {
+            Self::Memory => Ok(None),
+            Self::File { path, .. } | Self::ReadOnly { path } => Notes::of(path),
+        }
+    }
+
     pub fn write(&self, state: &State) -> Result<(), SimError> {
         self.check()?;
         match self {
             Self::File { path, .. } => replace(path, state).map_err(failed(path, "written")),
             Self::Memory | Self::ReadOnly { .. } => Ok(()),
         }
+    }
+}
+
+/// Writes a note for whoever has the state.
+pub fn note(path: &Path, change: &LedgerChange) -> Result<(), SimError> {
+    let failed = failed(path, "written");
+    let notes = fs::OpenOptions::new().create(true).append(true).open(beside(path, NOTES));
+    let mut notes = notes.map_err(&failed)?;
+    let line = serde_json::to_string(change).map_err(io::Error::from).map_err(&failed)?;
+    notes.lock().map_err(&failed)?;
+    writeln!(notes, "{line}").map_err(&failed)
+}
+
+/// The notes beside a state that nobody has heard yet. As long as they are in hand nobody writes another.
+#[derive(Debug)]
+pub struct Notes {
+    pub changes: Vec<LedgerChange>,
+    file: File,
+}
+
+impl Notes {
+    /// Nothing where there are none, which is nearly always, and costs one look at a file's length.
+    pub fn of(path: &Path) -> Result<Option<Self>, SimError> {
+        let (path, failed) = (beside(path, NOTES), failed(path, "read"));
+        if !fs::metadata(&path).is_ok_and(|found| found.len() > 0) {
+            return Ok(None);
+        }
+        let mut file = fs::OpenOptions::new().read(true).write(true).open(&path).map_err(&failed)?;
+        file.lock().map_err(&failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(&failed)?;
+        let damaged = |why: serde_json::Error| SimError::Damaged { path: path.clone(), why: why.to_string() };
+        let changes = text.lines().map(serde_json::from_str).collect::<Result<_, _>>().map_err(damaged)?;
+        Ok(Some(Self { changes, file }))
+    }
+
+    /// They are in the state that was written. Whoever dies before this hears them again, which changes nothing.
+    pub fn done(self) -> io::Result<()> {
+        self.file.set_len(0)
     }
 }
 

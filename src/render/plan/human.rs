@@ -35,6 +35,18 @@ pub fn human(shown: &Shown<'_>, look: &Look) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
+/// The changes that need nobody's word, without what stands below them, a line each: for a diary of many plans.
+pub fn diary(shown: &Shown<'_>) -> Vec<String> {
+    let told = |group: &&Group<'_>| !group.asked && !matches!(group.kind, Kind::Record | Kind::Prepare);
+    let groups = groups(shown);
+    let lines = groups.iter().filter(told).map(|group| {
+        let harm = harm(&group.disruption);
+        let harm = if harm.is_empty() { harm } else { format!(": {harm}") };
+        format!("{} {}, {}{harm}", group.kind.name(), on(group), size(group))
+    });
+    lines.collect()
+}
+
 struct Page<'a> {
     shown: &'a Shown<'a>,
     look: &'a Look,
@@ -52,7 +64,13 @@ impl Page<'_> {
         let title = format!("Fleet {} at {when}{revision}, plan {}", standing.fleet, short(plan.id.as_str()));
         let counts = counts(self.shown, groups);
         let verdict = match verdict(plan) {
-            Verdict::NoChanges => self.ink.paint(GREEN, "No changes.") + " The fleet is as the documents say.",
+            Verdict::NoChanges => {
+                let rest = match plan.left_out.is_empty() {
+                    true => " The fleet is as the documents say.",
+                    false => " This part is as the documents say; others, which were left out, are not.",
+                };
+                self.ink.paint(GREEN, "No changes.") + rest
+            }
             Verdict::Blocked => {
                 format!(
                     "{} Something is wanted, and all of it is held: {counts}.",
@@ -61,8 +79,7 @@ impl Page<'_> {
             }
             Verdict::Changes => counts,
         };
-        let frozen = standing.frozen.iter().map(|reason| crate::plan::frozen_by_document(reason, input.now));
-        let freezes = frozen.chain(input.ledger.head.frozen.iter().cloned()).map(|freeze| {
+        let freezes = self.shown.freezes().map(|freeze| {
             let line = format!("{} is {}", capital(&words::scope(&freeze.scope)), self.words.freeze(&freeze));
             format!("\n{}\n  to lift it: {}", self.ink.paint(YELLOW, &line), self.words.thaw(&freeze))
         });
@@ -270,9 +287,12 @@ impl Page<'_> {
         if !plan.steps.is_empty() {
             let all: Vec<&Step> = plan.steps.iter().collect();
             lines.push(format!("Time: {}", range(longest(&all))));
-            let asks = if self.shown.asks() { "asks first" } else { "nothing in it has to be approved" };
+            let asks = self.shown.asks();
             lines.push(format!("Digest: {}", plan.digest));
-            lines.push(format!("To carry it out: {} ({asks})", self.shown.apply_command()));
+            lines.push(match self.shown.is_now {
+                true => format!("To carry it out: {} ({asks})", self.shown.apply_command()),
+                false => "This is what would be done at that time; nothing of it can be carried out now.".into(),
+            });
         } else if !plan.effects.is_empty() {
             lines.push(format!("Digest: {}", plan.digest));
         }

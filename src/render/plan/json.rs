@@ -11,7 +11,7 @@ use super::group::{Group, groups, longest};
 use super::names::{action_name, reason_name, waiting_name};
 use super::words::Words;
 use super::{Shown, verdict};
-use crate::effect::Effects;
+use crate::effect::{Effects, Freeze, Scope};
 use crate::plan::{self, Consent as Said, WaitingOn};
 use crate::render::progress::action;
 use crate::units::Usd;
@@ -43,6 +43,8 @@ struct Report {
     /// `no_changes`: nothing to do. `changes`: steps can be done now. `blocked`: something is wanted, and all of it is
     /// held.
     verdict: Verdict,
+    /// What a person stopped.
+    frozen: Vec<Frozen>,
     /// The changes as people think of them, the riskiest first. Scan `actions` for what you care about.
     changes: Vec<Change>,
     /// Every step, in an order in which they can be done.
@@ -75,6 +77,22 @@ enum Verdict {
     NoChanges,
     Changes,
     Blocked,
+}
+
+/// One stop, by a record or by the documents.
+#[derive(Serialize, JsonSchema)]
+struct Frozen {
+    /// `fleet`, or a part of it such as `pool/train` or `node/ip-10-0-0-7`.
+    scope: String,
+    /// Who stopped it.
+    by: String,
+    /// Since when, in UTC.
+    #[schemars(extend("format" = "date-time"))]
+    at: String,
+    /// Why, in that person's words.
+    reason: String,
+    /// Whether what has a deadline of its own is stopped, too.
+    all: bool,
 }
 
 /// Steps that are one change to a person: all nodes of a pool that are replaced for one reason.
@@ -360,6 +378,7 @@ pub fn json(shown: &Shown<'_>) -> String {
             super::Verdict::Changes => Verdict::Changes,
             super::Verdict::Blocked => Verdict::Blocked,
         },
+        frozen: shown.freezes().map(frozen).collect(),
         changes: groups(shown).iter().map(change).collect(),
         steps: plan.steps.iter().map(|one| step(one, &words)).collect(),
         held: plan.held.iter().map(|one| held(one, &words)).collect(),
@@ -391,6 +410,15 @@ pub fn json(shown: &Shown<'_>) -> String {
 /// The JSON Schema (draft-07) of what [`json`] gives.
 pub fn json_schema() -> serde_json::Value {
     SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<Report>().to_value()
+}
+
+fn frozen(freeze: Freeze) -> Frozen {
+    let scope = match &freeze.scope {
+        Scope::Fleet => "fleet".into(),
+        Scope::Pool(name) => format!("pool/{name}"),
+        Scope::Node(name) => format!("node/{name}"),
+    };
+    Frozen { scope, by: freeze.by, at: freeze.at.to_string(), reason: freeze.reason, all: freeze.all }
 }
 
 fn change(group: &Group<'_>) -> Change {

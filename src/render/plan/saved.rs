@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::effect::Effects;
+use crate::effect::{Effects, Thing};
 use crate::ids::{Digest, FleetName, PlanId};
 use crate::plan::{Plan, PlanInput};
 
@@ -23,6 +23,9 @@ pub struct Saved {
     pub digest: Digest,
     /// What may be done at most.
     pub effects: Effects,
+    /// The parts that were asked for; none: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<Thing>,
     pub plan: Plan,
 }
 
@@ -35,6 +38,7 @@ pub fn save(input: &PlanInput, plan: &Plan) -> String {
         id: plan.id.clone(),
         digest: plan.digest.clone(),
         effects: plan.effects.clone(),
+        only: input.only.clone(),
         plan: plan.clone(),
     };
     serde_json::to_string_pretty(&saved).expect("our own types always serialise") + "\n"

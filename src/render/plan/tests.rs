@@ -18,7 +18,7 @@ use crate::render::plan::words::{clean, gpu_hours, length, list, money, quoted, 
 use crate::status::sample::{self, empty_plan, pool, sealed, step, usd};
 
 fn shown<'a>(input: &'a PlanInput, plan: &'a Plan) -> Shown<'a> {
-    Shown { input, plan, directory: "clusters/demo" }
+    Shown { input, plan, directory: "clusters/demo", is_now: true }
 }
 
 fn plain(input: &PlanInput, plan: &Plan) -> String {

@@ -1,5 +1,7 @@
 //! Each known mistake is made, and caught; without it the same story ends well.
 
+mod campaign;
+
 use std::path::Path;
 
 use super::*;
@@ -8,7 +10,7 @@ use crate::mistakes::{Mistake, making};
 use crate::units::Duration;
 
 /// Runs lines of a script in a world that may have begun.
-fn play(bench: &mut Option<Bench>, text: &str) -> Result<(), String> {
+pub(super) fn play(bench: &mut Option<Bench>, text: &str) -> Result<(), String> {
     let script = Script::parse(text).map_err(|error| error.to_string())?;
     for item in &script.items {
         let command = parse::command(item).map_err(|wrong| wrong.what)?;
@@ -49,13 +51,26 @@ impl Story<'_> {
         play(&mut bench, self.after)
     }
 
-    /// Caught by something that says this, with the judge or without; and without the mistake all is well.
+    /// Caught by something that says this, with the judge and while it sleeps; and without the mistake all is well.
     fn catches(&self, mistake: Mistake, judge: &str, world: &str) {
+        assert!(!world.is_empty(), "{mistake:?}: who catches it?");
+        let asleep = self.is_caught(mistake, judge);
+        assert!(asleep.contains(world), "{mistake:?} while the judge sleeps: {asleep}");
+    }
+
+    /// Caught by the judge alone: while it sleeps, nothing bad comes of it here.
+    fn only_the_judge_catches(&self, mistake: Mistake, judge: &str) {
+        assert_eq!(self.is_caught(mistake, judge), "", "{mistake:?} while the judge sleeps");
+    }
+
+    /// What is said while the judge sleeps.
+    fn is_caught(&self, mistake: Mistake, judge: &str) -> String {
+        assert!(!judge.is_empty(), "{mistake:?}: who catches it?");
         assert_eq!(self.run(), Ok(()), "without {mistake:?}");
         let said = |mistakes: &[Mistake]| making(mistakes, || self.run()).err().unwrap_or_default();
-        let (awake, asleep) = (said(&[mistake]), said(&[mistake, Mistake::JudgeSleeps]));
-        assert!(awake.contains(judge) && !awake.is_empty(), "{mistake:?}: {awake}");
-        assert!(asleep.contains(world), "{mistake:?} while the judge sleeps: {asleep}");
+        let awake = said(&[mistake]);
+        assert!(awake.contains(judge), "{mistake:?}: {awake}");
+        said(&[mistake, Mistake::JudgeSleeps])
     }
 }
 
@@ -66,7 +81,7 @@ macro_rules! script {
 }
 
 /// One pool of one node, and three reservations for it, each in a zone of its own.
-const ONE_NODE: &str = "start 2026-03-02T08:00Z
+pub(super) const ONE_NODE: &str = "start 2026-03-02T08:00Z
 fleet
   kind: Reservation
   metadata: {name: first}
@@ -133,7 +148,12 @@ fn a_launch_without_a_token_makes_two_nodes() {
 
 #[test]
 fn a_token_without_the_zone_is_refused() {
-    script!("first_fill").catches(Mistake::TokenWithoutZone, "token is not that of", "");
+    // The first zone says no, and the next one is asked with the same token. EC2 keeps tokens by zone, so that is
+    // another request to it; one that keeps them by region would answer with a mismatch for ever.
+    let after =
+        "fail next launch no-capacity 1 times\napply\napprove\nsettle\nexpect launches 1\nexpect ready train 1\n";
+    let story = Story { before: ONE_NODE, meanwhile: None, after };
+    story.only_the_judge_catches(Mistake::TokenWithoutZone, "token is not that of");
 }
 
 #[test]
@@ -144,7 +164,7 @@ fn no_answer_is_not_a_no() {
 
 #[test]
 fn a_deleted_file_drains_nothing() {
-    script!("deleted_document_is_forgotten").catches(Mistake::DeletedFileDrains, "the judge refuses", "I");
+    script!("deleted_document_is_forgotten").catches(Mistake::DeletedFileDrains, "the judge refuses", "I2");
 }
 
 #[test]
@@ -158,7 +178,7 @@ fn nothing_is_done_after_a_freeze() {
 
 #[test]
 fn a_gang_is_not_drained_node_by_node() {
-    script!("drain_takes_whole_gangs").catches(Mistake::DrainByNode, "the judge refuses", "");
+    script!("drain_takes_whole_gangs").catches(Mistake::DrainByNode, "the judge refuses", "I6");
 }
 
 #[test]
@@ -168,14 +188,14 @@ fn what_is_on_a_node_is_listed_again() {
     let before = format!("{ONE_NODE}settle\nedit \"version: 1\" -> \"version: 2\"\n{begun}");
     let meanwhile = Some("submit bare web/late on train/0\nadvance 30s\n");
     let story = Story { before: &before, meanwhile, after: "expect terminations 0\nexpect killed 0\n" };
-    story.catches(Mistake::ListOnce, "I", "I");
+    story.catches(Mistake::ListOnce, "I2", "I2");
 }
 
 #[test]
 fn a_plan_that_is_stale_is_not_applied() {
     let meanwhile = Some("settle\nkill train/0\nadvance 10m\nsettle\nexpect launches 2\n");
     let story = Story { before: ONE_NODE, meanwhile, after: "expect no orphans\nexpect launches 2\n" };
-    story.catches(Mistake::StalePlan, "", "");
+    story.catches(Mistake::StalePlan, "the ledger does not know it", "the ledger does not know it");
 }
 
 #[test]
@@ -206,10 +226,21 @@ settle
 
 #[test]
 fn what_one_read_does_not_show_is_not_gone() {
-    script!("hidden_instances_freeze_deletion").catches(Mistake::DeleteOnEmptyRead, "the judge refuses", "");
+    // Whoever carries it out looks again, and sees them: two lines of defence.
+    let script = script!("hidden_instances_freeze_deletion");
+    script.only_the_judge_catches(Mistake::DeleteOnEmptyRead, "which is not seen gone");
+    // The second look is as blind as the first.
+    let before = format!("{ONE_NODE}settle\nadvance 10m\n");
+    let after = "hide instances 20 reads\nhide nodes 20 reads\nrounds 4\nexpect no orphans\nexpect launches 1\n";
+    let story = Story { before: &before, meanwhile: None, after };
+    story.catches(Mistake::DeleteOnEmptyRead, "which is not seen gone", "I1");
 }
 
 #[test]
 fn a_pod_with_two_budgets_is_not_evicted() {
-    script!("two_budgets_on_a_pod").catches(Mistake::TwoBudgets, "", "");
+    script!("two_budgets_on_a_pod").catches(
+        Mistake::TwoBudgets,
+        "2 disruption budgets select",
+        "something held with `more than one",
+    );
 }

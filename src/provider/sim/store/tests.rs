@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::effect::{Freeze, Part, Quarantine, Scope};
 use crate::fleet::testing::at;
-use crate::provider::Class;
 use crate::provider::sim::testing::*;
 use crate::provider::sim::{Fault, Position, Sim};
+use crate::provider::{Class, Cluster, PartValue};
 use crate::units::Duration;
 
 fn directory() -> (tempfile::TempDir, PathBuf) {
@@ -171,4 +172,38 @@ fn a_reset_puts_the_old_world_aside() {
     let aside = Sim::reset(&path).unwrap().unwrap();
     assert_eq!(fs::read_to_string(aside).unwrap(), text);
     assert!(open(&path).state().cloud.instances.is_empty());
+}
+
+#[test]
+fn a_note_is_heard_by_whoever_has_the_world_and_by_whoever_looks() {
+    let (_directory, path) = directory();
+    let sim = open(&path);
+    begin(&sim);
+    let reason = "incident".to_string();
+    let freeze = Freeze { scope: Scope::Fleet, by: "ana".into(), at: at(NOON), reason, all: false };
+    Sim::note(&path, &LedgerChange::Freeze(freeze.clone())).unwrap();
+    let looks = Sim::peek(&path, at(NOON)).unwrap();
+    assert_eq!(looks.state().ledger.head().frozen, [freeze.clone()]);
+    let (head, version) = now(sim.ledger_part(&Part::Head)).unwrap();
+    let PartValue::Head(head) = head else { panic!("{head:?}") };
+    assert_eq!(head.frozen, [freeze.clone()]);
+    // Written down where it belongs, and heard once.
+    Sim::note(&path, &LedgerChange::Thaw(Scope::Fleet)).unwrap();
+    let late = now(sim.swap_ledger(&Part::Head, &version, &PartValue::Head(head)));
+    assert_eq!(late.map_err(|error| error.class), Err(Class::Conflict));
+    drop(sim);
+    assert_eq!(open(&path).state().ledger.head().frozen, []);
+}
+
+#[test]
+fn a_note_that_nobody_was_there_to_hear_is_heard_by_the_next() {
+    let (_directory, path) = directory();
+    used(&path);
+    let quarantine = Quarantine { by: "ana".into(), at: at(NOON), reason: "ECC".into() };
+    Sim::note(&path, &LedgerChange::Quarantine { node: "n".into(), quarantine }).unwrap();
+    let sim = open(&path);
+    assert!(sim.state().ledger.head().quarantined.contains_key("n"));
+    drop(sim);
+    assert!(open(&path).state().ledger.head().quarantined.contains_key("n"), "it was written into the state");
+    assert_eq!(fs::read(beside(&path, NOTES)).unwrap(), b"");
 }
