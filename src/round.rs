@@ -10,12 +10,13 @@ use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::compile;
-use crate::effect::{Ledger, Thing};
+use crate::effect::{Ledger, LedgerChange, Thing};
 use crate::fleet::{Fleet, Recalls, Target};
-use crate::ids::{FleetUid, ReservationName, TideName};
+use crate::ids::{FleetUid, ReservationName, SlotId, TideName};
 use crate::observed::{CloudSeen, Observed, Sample};
 use crate::plan::PlanInput;
 use crate::plan::tide::guard_says;
+use crate::plan::view::FRESH;
 use crate::provider::{Meter, ProviderError, World};
 
 /// What a person may ask for beside the fleet itself.
@@ -111,6 +112,37 @@ async fn guards(fleet: &Fleet, meter: &dyn Meter) -> BTreeMap<TideName, Option<S
         }
     }
     samples
+}
+
+/// What the ledger knows of and the cloud or the cluster does not list, with the record that it is gone.
+pub fn missing(input: &PlanInput) -> Result<Vec<(String, LedgerChange)>, String> {
+    let (cloud, cluster) = (&input.observed.cloud, &input.observed.cluster);
+    if let Some(gap) = cloud.instances.gap().or(cluster.nodes.gap()) {
+        return Err(format!(
+            "it could not be read whole, so nothing is known to be missing: {}: {}",
+            gap.what, gap.why
+        ));
+    }
+    let nodes = cluster.nodes.seen();
+    let mut found = Vec::new();
+    for (pool, known) in &input.ledger.pools {
+        for (index, slot) in &known.slots {
+            let id = SlotId::new(pool, *index);
+            // The cloud lists what was just launched when it likes.
+            if slot.launched.is_some_and(|at| input.now.duration_since(at) <= FRESH) {
+                continue;
+            }
+            if let Some(instance) = slot.instance.as_ref().filter(|one| !cloud.instances.seen().contains_key(*one)) {
+                let ready = nodes.values().any(|node| node.instance.as_ref() == Some(instance) && node.ready);
+                if !ready {
+                    found.push((format!("{id}  {instance}"), LedgerChange::Lost { slot: id }));
+                }
+            } else if let Some(node) = slot.node.as_ref().filter(|node| !nodes.contains_key(*node)) {
+                found.push((format!("{id}  {node}"), LedgerChange::Unclaimed { slot: id }));
+            }
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ const FAULTS: &[&str] = &[
     "answer lost, done",
     "answer lost, not done",
     "clock leaps",
+    "clock skewed",
     "crash after answer",
     "crash after commit",
     "crash before send",
@@ -35,7 +36,10 @@ const FAULTS: &[&str] = &[
     "pods hidden",
     "pods unread",
     "remember refused, Conflict",
+    "reservations hidden",
+    "reservations unread",
     "stale read",
+    "two clocks apart",
     "workloads hidden",
     "workloads unread",
 ];

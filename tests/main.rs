@@ -13,6 +13,7 @@ mod fleets;
 mod fuzz_corpus;
 mod properties;
 mod right;
+mod rollouts;
 mod scenarios;
 mod schemas;
 mod tidy;

@@ -37,46 +37,66 @@ macro_rules! scripts {
 
 scripts! {
     ambiguous_launch_is_sent_again
+    block_ends_while_nobody_looks
     block_is_bought_filled_and_drained
     breaker_stops_mass_quarantine
     budget_lets_one_go_at_a_time
     canary_and_windows
     capacity_error_falls_back
+    claimed_node_disappears
+    claimed_node_of_a_mixed_pool_disappears
+    converged_means_that_the_gpus_are_there
     crash_after_each_effect
     crash_at_answer_each_effect
     crash_before_each_effect
+    crash_in_a_roll_out_and_a_day
     cut_behind_a_drain
     dead_node_is_replaced
     deleted_document_is_forgotten
     drain_takes_whole_gangs
     drift_is_named_and_put_back
+    existing_node_disappears
     existing_nodes_are_claimed_and_released
     first_fill
     foreign_work_is_waited_for
+    freeze_holds_the_tide
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
     frozen_in_the_middle
+    gang_comes_back_on_new_nodes
+    gangs_wider_than_the_budget_move_alone
     grow
     guard_stops_lending
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
     idle_never_touches_a_gang
+    interrupted_fill_cuts_nothing_twice
+    lost_is_not_what_was_just_launched
     lowered_quota_evicts_nobody
     maintenance_is_answered_early
     mig_manager_fails
     mig_manager_hangs
+    missed_turn_is_no_roll_out
     not_approved_is_not_begun
     not_approved_is_not_done
+    notice_under_a_freeze
+    only_failed_orders_count
     pod_comes_after_the_cordon
+    quarantine_ends_with_its_node
+    quota_goes_with_its_nodes
     recall_turns_the_tide
     rename
     replace_in_a_full_reservation
+    resend_into_a_hidden_reservation
+    roll_out_says_when_it_is_done
     same_cut_loan_is_reclaimed
     second_apply_does_nothing
+    service_moves_through_a_layout_change
     shrink_too_much_waits_for_approval
     shrink_within_the_hourly_budget
     sick_node_is_booted_then_replaced
     spot_interruption
+    spot_is_priced_in_its_zones
     stale_reads_move_nothing_backwards
     stillborn_node_is_replaced
     throttled_calls_are_repeated
@@ -84,7 +104,9 @@ scripts! {
     two_budgets_on_a_pod
     two_operators
     unread_ledger_stops_everything
+    update_waits_for_a_node_that_leaves
     what_is_not_ours_stays
+    what_waits_for_a_loan_is_shown
 }
 
 #[test]

@@ -275,3 +275,102 @@ fn instance_of(world: &mut Value) -> Option<String> {
         _ => None,
     }
 }
+
+/// A copy of an example, in a directory of its own.
+fn example(name: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
+        }
+    }
+    directory
+}
+
+#[test]
+fn examples_of_existing_nodes_and_of_spot_converge_from_the_command_line() {
+    for (name, nodes) in [("adopt-existing", 10), ("declared-fabric", 12), ("spot", 8)] {
+        let directory = example(name);
+        let Answer { code, out, err } = run(directory.path(), &["apply", "--yes", "--until-converged"]);
+        assert_eq!(code, 0, "{name}: {out}{err}");
+        assert!(out.contains("as git says"), "{name}: {out}");
+        let shown = run(directory.path(), &["sim", "show"]).out;
+        assert!(shown.contains(&format!("{nodes} nodes, {nodes} ready")), "{name}: {shown}");
+        assert_eq!(shown.contains("that no cloud launched"), name != "spot", "{name}: {shown}");
+    }
+}
+
+#[test]
+fn what_is_said_while_a_fleet_comes_up_is_how_things_ended() {
+    let directory = fleet();
+    let Answer { code, err, .. } = run(directory.path(), &["apply", "--yes", "--until-converged"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(!err.contains('…') && !err.contains("RequestLimitExceeded") && !err.contains("wait until"), "{err}");
+    let mut lines: Vec<&str> = err.lines().filter_map(|line| line.split_once("  ")).map(|(_, said)| said).collect();
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "something is said twice: {err}");
+}
+
+#[test]
+fn worlds_that_are_put_aside_are_all_kept() {
+    let directory = fleet();
+    for _ in 0..3 {
+        run(directory.path(), &["sim", "advance", "1h"]);
+        assert_eq!(run(directory.path(), &["sim", "reset"]).code, 0);
+    }
+    for name in ["sim.json.old", "sim.json.old.2", "sim.json.old.3"] {
+        assert!(directory.path().join(".tidewright").join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn hints_and_times_are_for_the_fleet_that_was_named() {
+    let directory = fleet();
+    let above = directory.path().parent().unwrap();
+    let name = directory.path().file_name().unwrap().to_str().unwrap();
+    let frozen = run(above, &["freeze", "--reason", "x", "--dir", name]);
+    assert!(frozen.err.contains(&format!("tidewright thaw --dir {name}")), "{}", frozen.err);
+    assert_eq!(run(above, &["thaw", "--dir", name]).code, 0);
+    let again = run(above, &["thaw", "--dir", name]);
+    assert!(again.err.contains("there is nothing to lift"), "{}", again.err);
+    let shown = run(above, &["sim", "show", "--dir", name]).out;
+    let time = shown.lines().next().unwrap();
+    assert!(time.len() == "It is Mon 2026-03-02 08:00:00 +00:00.".len(), "{time}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_none() {
+    use std::process::Stdio;
+    let directory = fleet();
+    let program = assert_cmd::cargo::cargo_bin("tidewright");
+    let mut plan = std::process::Command::new(&program);
+    plan.arg("plan").current_dir(directory.path());
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let answer = plan.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(answer.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("cannot be written"));
+    let mut closed = plan.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(closed.stdout.take());
+    let answer = closed.wait_with_output().unwrap();
+    assert_eq!((answer.status.code(), String::from_utf8_lossy(&answer.stderr).as_ref()), (Some(2), ""));
+}
+
+#[test]
+fn the_script_language_is_told_by_its_verb() {
+    let help = run(Path::new("."), &["sim", "run", "--help"]).out;
+    for usage in ["submit gang QUOTA GPUS", "crash before|after|at-answer effect N", "expect plan"] {
+        assert!(help.contains(usage), "{usage}: {help}");
+    }
+}
+
+#[test]
+fn a_node_that_is_gone_is_not_returned() {
+    let directory = fleet();
+    let answer = run(directory.path(), &["return", "ip-10-0-0-7"]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("the cluster has no node of that name"), "{}", answer.err);
+}

@@ -281,7 +281,9 @@ fn frozen(
         Scope::Pool(name) => pools.contains(name),
         Scope::Node(name) => nodes.contains(name),
     };
-    let has_deadline = matches!(walk.reason(step), Reason::Notice { .. } | Reason::CapacityEnds { .. });
+    // A drain before the end goes on; the next node can wait.
+    let has_deadline = matches!(walk.reason(step), Reason::Notice { .. } | Reason::CapacityEnds { .. })
+        && !matches!(step.action, Action::Cloud(CloudAction::Launch(_)));
     let document = walk.input.target.standing.frozen.as_ref();
     let document = document.map(|reason| frozen_by_document(reason, walk.input.now));
     let stops = |freeze: &&Freeze| covers(&freeze.scope) && (freeze.all || !has_deadline);

@@ -50,7 +50,7 @@ fn slot_moved(change: &LedgerChange, slot: &SlotId, planned: &Slot, found: &Slot
     let node_is_known = found.node.is_none() || found.node == planned.node;
     let holds = match change {
         LedgerChange::Lost { .. } => instance_is_known,
-        LedgerChange::Missing { .. } => found.instance == planned.instance,
+        LedgerChange::Missing { .. } => found.instance == planned.instance && found.node == planned.node,
         LedgerChange::Adopted { instance, .. } | LedgerChange::Launched { instance, .. } => {
             found.instance.as_ref() == Some(instance) || (instance_is_known && intent_is_known)
         }

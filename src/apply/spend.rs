@@ -164,17 +164,15 @@ fn purpose(step: &Step) -> String {
             format!("reserve {}@{}", request.reservation, request.generation)
         }
         Action::Cloud(CloudAction::Purchase(request)) => format!("purchase {}", request.offering),
-        // Ordered again by another value: the same cut.
-        Action::Cluster(ClusterAction::Cut { node, laid_out, .. }) => {
-            let digest = digest_of(&(node, laid_out));
-            format!("{} {}", step.id, digest.as_str().get(..16).unwrap_or_default())
-        }
         // Its mark holds an instant, which is another in every plan.
         Action::Cluster(ClusterAction::Suspend { workload, .. }) => format!("{} {workload}", step.id),
-        action => {
-            let digest = digest_of(action);
-            // Enough to tell two actions of one step apart, and short, because the ledger keeps it.
-            format!("{} {}", step.id, digest.as_str().get(..16).unwrap_or_default())
-        }
+        // An order to mig-manager that came to nothing is given again: that is still the one cut.
+        Action::Cluster(ClusterAction::Cut { laid_out, .. }) => noted(step, &digest_of(laid_out)),
+        action => noted(step, &digest_of(action)),
     }
+}
+
+/// Enough to tell two actions of one step apart, and short, because the ledger keeps it.
+fn noted(step: &Step, digest: &Digest) -> String {
+    format!("{} {}", step.id, digest.as_str().get(..16).unwrap_or_default())
 }

@@ -9,7 +9,7 @@ use super::gate::{self, Passed};
 use super::record::{Guard, NotRecorded};
 use super::walk::Walk;
 use super::{guards, intents, retry, spend};
-use crate::effect::{Action, CloudAction, ClusterAction, LaunchRequest, LedgerChange, token};
+use crate::effect::{Action, CloudAction, ClusterAction, LaunchRequest, Ledger, LedgerChange, token};
 use crate::ids::{Digest, InstanceId, SlotId};
 use crate::mistakes::{Mistake, is_on};
 use crate::plan::{Reason, Step};
@@ -120,7 +120,7 @@ pub(super) async fn send(walk: &Walk<'_>, action: &Action, memory: &mut Memory) 
             walk.world.cloud.perform(&CloudAction::Launch(LaunchRequest { token, ..request.clone() })).await
         }
         Action::Cloud(action) => walk.world.cloud.perform(action).await,
-        Action::Cluster(action) => walk.world.cluster.perform(action).await,
+        Action::Cluster(action) => walk.world.cluster.perform(&dated(action, walk.world.clock.now())).await,
         Action::Record(_) | Action::Await(_) => unreachable!("nothing to send"),
     };
     memory.done |= match &answer {
@@ -128,6 +128,17 @@ pub(super) async fn send(walk: &Walk<'_>, action: &Action, memory: &mut Memory) 
         Err(error) => error.class == Class::Ambiguous,
     };
     answer
+}
+
+/// A mark says since when it is there, and waits are counted from it: that is now, however old the plan is.
+fn dated(action: &ClusterAction, now: Timestamp) -> ClusterAction {
+    let mut action = action.clone();
+    if let ClusterAction::Cordon { mark, .. } | ClusterAction::Ask { mark, .. } | ClusterAction::Suspend { mark, .. } =
+        &mut action
+    {
+        mark.since = now;
+    }
+    action
 }
 
 /// Whether the step has what it wants when the thing is not there.
@@ -169,7 +180,8 @@ fn not_sooner(walk: &Walk<'_>, action: &Action, turn: Turn) -> Turn {
     }
 }
 
-/// Looks whether the instance is the slot's, and counts a removal by choice before it happens. Says whether it wrote.
+/// Looks whether the instance is the slot's, and remembers that it goes, counted where it goes by choice, before it
+/// does: after a crash nobody takes it for lost. Says whether it wrote.
 async fn count(
     walk: &Walk<'_>,
     step: &Step,
@@ -179,27 +191,34 @@ async fn count(
 ) -> Result<bool, Turn> {
     let planned =
         |other: &Step| matches!(&other.action, Action::Record(LedgerChange::Removing { slot: s, .. }) if s == slot);
-    if memory.counted || !is_by_choice(walk, step) || walk.plan.steps.iter().any(planned) {
+    if memory.counted || walk.plan.steps.iter().any(planned) {
         return holds(walk, step, memory, slot, instance).await;
     }
+    let by_choice = is_by_choice(walk, step);
     let at = walk.world.clock.now();
-    let guard = |ledger: &crate::effect::Ledger, _| {
+    let guard = |ledger: &Ledger, _| {
         let found = ledger.slot(slot).cloned().unwrap_or_default();
         // A crash between this record and the call: the same node is counted once.
-        let is_counted = ledger.pools.get(&slot.pool).is_some_and(|pool| {
-            let since = found.launched.unwrap_or(Timestamp::MIN);
-            pool.removed.iter().any(|(index, removed)| *index == slot.index && *removed >= since)
-        });
+        let is_known = if by_choice { is_counted(ledger, slot) } else { found.leaving };
         match found.instance {
-            Some(held) if held == *instance && is_counted => Guard::Already,
+            Some(held) if held == *instance && is_known => Guard::Already,
             Some(held) if held == *instance => Guard::Go,
             _ => Guard::No(format!("{slot} does not hold {instance} any more")),
         }
     };
-    let change = LedgerChange::Removing { slot: slot.clone(), at };
+    let slot_id = slot.clone();
+    let change =
+        if by_choice { LedgerChange::Removing { slot: slot_id, at } } else { LedgerChange::Leaving { slot: slot_id } };
     let written = walk.record(&[change], &guard).await.map_err(|error| error.turn(walk, step, memory))?;
     memory.counted = true;
     Ok(written)
+}
+
+/// Whether the removal of the slot's node is counted: an earlier node of the slot was another one.
+fn is_counted(ledger: &Ledger, slot: &SlotId) -> bool {
+    let since = ledger.slot(slot).and_then(|found| found.launched).unwrap_or(Timestamp::MIN);
+    let removed = ledger.pools.get(&slot.pool).into_iter().flat_map(|pool| &pool.removed);
+    removed.into_iter().any(|(index, at)| *index == slot.index && *at >= since)
 }
 
 /// Looks whether the instance is the slot's.
@@ -239,6 +258,12 @@ async fn remember(walk: &Walk<'_>, step: &Step, memory: &mut Memory, change: &Le
     walk.start(step, memory);
     let recorded = match change {
         LedgerChange::Renamed { from, to } => guards::rename(walk, from, to).await,
+        // It is counted when it happens: between the plan and this moment lies a whole drain.
+        LedgerChange::Removing { slot, .. } => {
+            let change = LedgerChange::Removing { slot: slot.clone(), at: walk.world.clock.now() };
+            let guard = |ledger: &Ledger, _| if is_counted(ledger, slot) { Guard::Already } else { Guard::Go };
+            walk.record(&[change], &guard).await
+        }
         _ => walk.record(std::slice::from_ref(change), &|ledger, _| guards::of(walk, change, ledger)).await,
     };
     match recorded {

@@ -4,9 +4,10 @@ use jiff::SignedDuration;
 
 use super::Found;
 use super::case::Case;
-use crate::effect::{Action, CloudAction, ClusterAction};
-use crate::ids::{PoolName, StepId};
-use crate::observed::Gap;
+use crate::effect::{Action, CloudAction, ClusterAction, Outcome, Purchase};
+use crate::fleet::standing::TermsSpec;
+use crate::ids::{PoolName, ReservationId, StepId};
+use crate::observed::{Gap, ReservationState};
 use crate::plan::Reason;
 
 const WHOLE: &str = "nothing is destroyed after a read that was not whole";
@@ -15,6 +16,8 @@ const FORGOTTEN: &str = "what is forgotten stays as it is";
 
 /// How long EC2 may take to list what it launched.
 const LISTED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+/// How long before a block's end EC2 begins to take its instances away, at the earliest.
+const KILLED_BEFORE: SignedDuration = SignedDuration::from_mins(60);
 
 /// Each destructive step needs the parts of the snapshot that it was concluded from.
 pub fn read_whole(case: &Case<'_>, found: &mut Found) {
@@ -59,7 +62,8 @@ pub fn not_shrunk(case: &Case<'_>, found: &mut Found) {
 }
 
 /// Says what shrank, if more is missing than the limit allows of what the ledger knows of. One that is listed as
-/// terminated is not missing, and one that was launched a moment ago may not be listed yet.
+/// terminated is not missing, one that was launched a moment ago may not be listed yet, one that we told to end is
+/// expected to go, and one that stood on a Capacity Block which is over is gone as was known the day that it was bought.
 pub fn shrunk(case: &Case<'_>) -> Option<String> {
     let percent = case.standing().limits.observation_shrink_percent;
     let instances = case.seen().cloud.instances.seen();
@@ -67,7 +71,8 @@ pub fn shrunk(case: &Case<'_>) -> Option<String> {
     let (mut known, mut missing, mut claimed, mut gone) = (0usize, 0usize, 0usize, 0usize);
     for slot in case.input.ledger.pools.values().flat_map(|pool| pool.slots.values()) {
         let is_old = slot.launched.is_none_or(|at| case.input.now.duration_since(at) > LISTED_WITHIN);
-        if let Some(id) = slot.instance.as_ref().filter(|_| is_old) {
+        let is_ended = slot.leaving || slot.reservation.as_ref().is_some_and(|id| block_is_over(case, id));
+        if let Some(id) = slot.instance.as_ref().filter(|_| is_old && !is_ended) {
             known += 1;
             missing += usize::from(!instances.contains_key(id));
         }
@@ -85,6 +90,26 @@ pub fn shrunk(case: &Case<'_>) -> Option<String> {
     } else {
         None
     }
+}
+
+fn block_is_over(case: &Case<'_>, id: &ReservationId) -> bool {
+    let now = case.now();
+    if let Some(seen) = case.reservation(id) {
+        let killed = seen.end.and_then(|end| end.checked_sub(KILLED_BEFORE).ok());
+        return seen.block && (seen.state == ReservationState::Ended || killed.is_some_and(|at| at <= now));
+    }
+    let bought = |purchase: &&Purchase| purchase.outcome == Outcome::Bought(id.clone());
+    let ordered = case.input.ledger.head.purchases.iter().filter(bought).map(|purchase| purchase.intent.at).max();
+    let held = case.input.ledger.head.reservations.iter().filter(|(_, held)| held.id.as_ref() == Some(id));
+    let mut specs = held.filter_map(|(name, _)| case.standing().reservations.get(name));
+    let over = specs.any(|spec| match &spec.terms {
+        TermsSpec::Block(block) => {
+            let lasted = ordered.and_then(|at| at.checked_add(block.duration.signed()).ok());
+            block.window.as_ref().is_some_and(|window| window.to.0 <= now) || lasted.is_some_and(|end| end <= now)
+        }
+        TermsSpec::OnDemand { .. } => false,
+    });
+    over && case.seen().cloud.reservations.whole().is_some()
 }
 
 /// A pool that is in the ledger and not in the target is released: nothing is done to its nodes beyond lifting our own

@@ -35,6 +35,8 @@ pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
         }
         let subject = Subject::Reservation(id.clone());
         match case.reservation(id) {
+            // It was judged when it was first sent, and is repeated until there is an answer, whatever is listed now.
+            None if is_resend(case, request) => {}
             None => found.step(HOLDS, &step.id, format!("{id} was not seen")),
             Some(seen) => {
                 if request.zone != seen.zone || request.instance_type != seen.instance_type {

@@ -338,6 +338,7 @@ pub fn slot(action: &Action) -> Option<&SlotId> {
             | LedgerChange::Missing { slot, .. }
             | LedgerChange::Lost { slot }
             | LedgerChange::Removing { slot, .. }
+            | LedgerChange::Leaving { slot }
             | LedgerChange::Claimed { slot, .. }
             | LedgerChange::Unclaimed { slot }
             | LedgerChange::Closed { slot }

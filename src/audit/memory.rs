@@ -3,7 +3,7 @@
 
 use super::Found;
 use super::case::Case;
-use super::slots::is_gone;
+use super::slots::{BELIEVED, is_gone};
 use crate::effect::{Action, LedgerChange};
 use crate::ids::{InstanceId, SlotId};
 use crate::plan::Step;
@@ -56,10 +56,32 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             require(case.reservation(id).is_some(), || format!("{id} was not seen"))
         }
         LedgerChange::Missing { slot, since: Some(_) } => {
-            let id = case.ledger_slot(slot).and_then(|slot| slot.instance.as_ref());
+            let known = case.ledger_slot(slot);
+            if let Some(node) = known.and_then(|known| known.node.as_ref()) {
+                // A node that was only claimed has no instance of ours: the cluster is who lists it.
+                let missing = case.seen().cluster.nodes.whole().is_some_and(|all| !all.contains_key(node));
+                return require(missing, || format!("{node} of {slot} is not missing from a whole read"));
+            }
+            let id = known.and_then(|slot| slot.instance.as_ref());
             let all = case.seen().cloud.instances.whole();
             let missing = id.is_some_and(|id| all.is_some_and(|all| !all.contains_key(id)));
             require(missing, || format!("the instance of {slot} is not missing from a whole read"))
+        }
+        LedgerChange::Unclaimed { slot } => {
+            let known = case.ledger_slot(slot);
+            let Some(node) = known.and_then(|known| known.node.as_ref()) else { return Ok(()) };
+            // One that is there is let go after a drain, which has laws of its own.
+            if case.node(node).is_some() {
+                return Ok(());
+            }
+            let since = known.and_then(|known| known.missing_since);
+            let gone = since.is_some_and(|since| case.now().duration_since(since) >= BELIEVED)
+                && case.seen().cluster.nodes.whole().is_some();
+            require(gone, || format!("{node} of {slot} is not missing for long enough to be gone"))
+        }
+        LedgerChange::Return { node } => {
+            let gone = case.seen().cluster.nodes.whole().is_some_and(|all| !all.contains_key(node));
+            require(gone, || format!("{node} is there, and only a person returns it"))
         }
         LedgerChange::Intend { .. }
         | LedgerChange::ReserveIntend { .. }

@@ -19,7 +19,7 @@ const CLAIMS: &str = "one slot, one claimed node";
 
 /// How long an instance must be missing from whole reads before it is believed to be gone: two reads that far apart
 /// are what EC2's eventual consistency needs.
-const BELIEVED: SignedDuration = SignedDuration::from_mins(2);
+pub const BELIEVED: SignedDuration = SignedDuration::from_mins(2);
 
 /// Every launch of the plan.
 pub fn launches<'c, 'a>(

@@ -8,6 +8,7 @@ use super::evict::{disturbing, may_be_forced};
 use crate::effect::marks::{ASKED, Mark};
 use crate::effect::{Action, ClusterAction, Fact, Subject};
 use crate::fleet::standing::{LoanSpec, TierSpec};
+use crate::fleet::tide::Phase;
 use crate::fleet::tier::Signal;
 use crate::ids::{NodeName, PoolName, QuotaName, TideName, WorkloadUid};
 use crate::observed::{PodSeen, WorkloadSeen};
@@ -106,11 +107,18 @@ fn each_by_choice(case: &Case<'_>, mut judge: impl FnMut(usize, &WorkloadUid, &W
             if let Some(tier) = workload.tier.as_ref().and_then(|tier| case.standing().tiers.get(tier))
                 && judged.insert(uid)
                 && !may_be_forced(case, at, pod)
+                && !is_over(case, case.reason(at))
             {
                 judge(at, uid, workload, tier);
             }
         }
     }
+}
+
+/// Whether a tide has turned already: its hard time came before that, so whatever it still has to give back is late.
+fn is_over(case: &Case<'_>, reason: &Reason) -> bool {
+    let phase = |tide: &TideName| case.input.target.tides.get(tide);
+    matches!(reason, Reason::Returning { tide, .. } if phase(tide) == Some(&Phase::High))
 }
 
 /// Whether somebody here decided it, and could decide it later.

@@ -13,7 +13,7 @@ use super::evict::disturbing;
 use crate::effect::marks::{CORDON, Mark, STARTING_TAINT};
 use crate::effect::{Action, CloudAction, ClusterAction};
 use crate::fleet::updates::{When, Window};
-use crate::ids::{NodeName, PoolName};
+use crate::ids::{NodeName, PoolName, WorkloadUid};
 use crate::observed::{GangName, NodeSeen};
 use crate::plan::Reason;
 use crate::units::ZoneName;
@@ -27,7 +27,8 @@ fn is_update(reason: &Reason) -> bool {
     matches!(reason, Reason::Outdated | Reason::Layout { .. })
 }
 
-/// The nodes that are out for an update, by this plan or before it: a gang counts as one, however many nodes it spans.
+/// The nodes that are out for an update, by this plan or before it. A gang goes whole: one that is wider than the pool
+/// allows goes alone. What was begun is finished whatever the count, because half a change is worse than either end.
 pub fn unavailable(case: &Case<'_>, found: &mut Found) {
     let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
     let mut replaced: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
@@ -53,18 +54,45 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
         }
     }
     let before = if out.is_empty() { BTreeMap::new() } else { out_before(case) };
-    // What was begun goes on: a gang that tied nodes together, and counted as one, may be gone from them by now.
-    let begun = |pool: &PoolName, nodes: &BTreeSet<&NodeName>| before.get(pool).is_some_and(|out| nodes.is_subset(out));
-    for (pool, nodes) in out.iter_mut().filter(|(pool, nodes)| !begun(pool, nodes)) {
-        nodes.extend(before.get(pool).into_iter().flatten().copied());
+    let none = BTreeSet::new();
+    for (pool, nodes) in &out {
         let allowed = case.pool(pool).map_or(0, |pool| pool.updates.max_unavailable);
-        let units = units(case, nodes) + away(case, pool, nodes);
-        if units > usize::try_from(allowed).unwrap_or(usize::MAX) {
-            found.plan(UNAVAILABLE, format!("{units} nodes of pool {pool} would be out for updates, {allowed} may be"));
+        let moves = Moves::of(case, pool, before.get(pool).unwrap_or(&none), nodes);
+        if !moves.keep_within(usize::try_from(allowed).unwrap_or(usize::MAX)) {
+            let all = moves.all();
+            found.plan(UNAVAILABLE, format!("{all} nodes of pool {pool} would be out for updates, {allowed} may be"));
         }
     }
-    for (pool, nodes) in replaced.into_iter().filter(|(pool, nodes)| !begun(pool, nodes)) {
-        canary(case, pool, units(case, &nodes), found);
+    for (pool, nodes) in replaced {
+        canary(case, pool, &Moves::of(case, pool, before.get(pool).unwrap_or(&none), &nodes), found);
+    }
+}
+
+/// What is out already, and what a plan takes out beside it.
+struct Moves {
+    /// Nodes that are away, or whose way out was begun: by themselves, or as a part of a gang.
+    begun: usize,
+    /// How many nodes each of the others is: what one gang spans is one.
+    fresh: Vec<usize>,
+}
+
+impl Moves {
+    fn of(case: &Case<'_>, pool: &PoolName, before: &BTreeSet<&NodeName>, nodes: &BTreeSet<&NodeName>) -> Self {
+        let all: BTreeSet<&NodeName> = before.union(nodes).copied().collect();
+        let (begun, fresh): (Vec<_>, Vec<_>) =
+            groups(case, &all).into_iter().partition(|group| !group.is_disjoint(before));
+        let slots = begun.iter().flatten().filter_map(|node| case.slot_of_node(node)).map(|slot| slot.index);
+        let slots: BTreeSet<u32> = slots.chain(away(case, pool)).collect();
+        Self { begun: slots.len(), fresh: fresh.iter().map(BTreeSet::len).collect() }
+    }
+
+    fn all(&self) -> usize {
+        self.begun + self.fresh.iter().sum::<usize>()
+    }
+
+    /// Nothing is begun, or all of it together is allowed, or one gang goes alone.
+    fn keep_within(&self, allowed: usize) -> bool {
+        self.fresh.is_empty() || self.all() <= allowed || (allowed > 0 && self.begun == 0 && self.fresh.len() == 1)
     }
 }
 
@@ -88,47 +116,49 @@ fn out_before<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeNa
     out
 }
 
-/// Slots whose node was taken away by choice in the last hour and has no ready successor yet. A node that is ended and
-/// still listed is among the `out` ones, and is counted there.
-fn away(case: &Case<'_>, pool: &PoolName, out: &BTreeSet<&NodeName>) -> usize {
-    let Some(remembered) = case.pool_ledger(pool) else { return 0 };
+/// Slots whose node was taken away by choice in the last hour and has no successor in service yet.
+fn away(case: &Case<'_>, pool: &PoolName) -> BTreeSet<u32> {
+    let Some(remembered) = case.pool_ledger(pool) else { return BTreeSet::new() };
     let wanted = case.input.target.pools.get(pool).map_or(0, |pool| pool.nodes);
     let recent =
         remembered.removed.iter().filter(|(index, at)| *index < wanted && case.now().duration_since(*at) < AN_HOUR);
-    let counted: BTreeSet<u32> = out.iter().filter_map(|node| case.slot_of_node(node)).map(|slot| slot.index).collect();
-    let slots: BTreeSet<u32> = recent.map(|(index, _)| *index).filter(|index| !counted.contains(index)).collect();
-    let is_away = |index: &&u32| {
-        let instance = remembered.slots.get(*index).and_then(|slot| slot.instance.as_ref());
-        let joined = |id| case.node_of(id).and_then(|node| case.node(node)).is_some_and(|node| node.ready);
-        !instance.is_some_and(joined)
+    let is_away = |index: &u32| {
+        let instance = remembered.slots.get(index).and_then(|slot| slot.instance.as_ref());
+        let node = instance.and_then(|id| case.node_of(id)).and_then(|node| case.node(node));
+        !node.is_some_and(|node| node.ready && !is_starting(node))
     };
-    slots.iter().filter(is_away).count()
+    recent.map(|(index, _)| *index).filter(is_away).collect()
 }
 
-/// How many separate things these nodes are: those that one gang spans are one.
-fn units(case: &Case<'_>, nodes: &BTreeSet<&NodeName>) -> usize {
-    let mut groups: BTreeMap<&NodeName, &NodeName> = nodes.iter().map(|node| (*node, *node)).collect();
-    fn root<'n>(groups: &mut BTreeMap<&'n NodeName, &'n NodeName>, node: &'n NodeName) -> &'n NodeName {
+/// These nodes, those that one gang spans together.
+fn groups<'a>(case: &Case<'a>, nodes: &BTreeSet<&'a NodeName>) -> Vec<BTreeSet<&'a NodeName>> {
+    let mut up: BTreeMap<&NodeName, &NodeName> = nodes.iter().map(|node| (*node, *node)).collect();
+    fn root<'n>(up: &mut BTreeMap<&'n NodeName, &'n NodeName>, node: &'n NodeName) -> &'n NodeName {
         let mut here = node;
-        while let Some(&up) = groups.get(here).filter(|up| **up != here) {
-            here = up;
+        while let Some(&next) = up.get(here).filter(|next| **next != here) {
+            here = next;
         }
-        groups.insert(node, here);
+        up.insert(node, here);
         here
     }
-    let mut stands_on: BTreeMap<&GangName, &NodeName> = BTreeMap::new();
+    let mut stands_on: BTreeMap<(Option<&GangName>, Option<&WorkloadUid>), &NodeName> = BTreeMap::new();
     for node in nodes {
-        for gang in case.pods.on(node).filter_map(|pod| pod.gang.as_ref()) {
-            let first = stands_on.entry(gang).or_insert(node);
-            let (a, b) = (root(&mut groups, first), root(&mut groups, node));
-            groups.insert(b, a);
+        for pod in case.pods.on(node).filter(|pod| pod.gang.is_some() || pod.workload.is_some()) {
+            let workload = pod.workload.as_ref().filter(|_| pod.gang.is_none());
+            let first = *stands_on.entry((pod.gang.as_ref(), workload)).or_insert(node);
+            let (a, b) = (root(&mut up, first), root(&mut up, node));
+            up.insert(b, a);
         }
     }
-    groups.iter().filter(|(node, up)| node == up).count()
+    let mut groups: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
+    for node in nodes {
+        groups.entry(root(&mut up, node)).or_default().insert(node);
+    }
+    groups.into_values().collect()
 }
 
 /// Until as many nodes as the canary asks for have run the new version for its time, no more than that move.
-fn canary(case: &Case<'_>, pool: &PoolName, units: usize, found: &mut Found) {
+fn canary(case: &Case<'_>, pool: &PoolName, moves: &Moves, found: &mut Found) {
     let Some(canary) = case.pool(pool).and_then(|pool| pool.updates.canary.as_ref()) else { return };
     let digest = case.input.desired.pools.get(pool).map(|wanted| &wanted.template.digest);
     let slots = case.pool_ledger(pool).into_iter().flat_map(|pool| pool.slots.values());
@@ -137,15 +167,15 @@ fn canary(case: &Case<'_>, pool: &PoolName, units: usize, found: &mut Found) {
         seen.state.serves() && seen.template.as_ref() == digest && age >= canary.r#for.signed()
     });
     let first = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
-    if seasoned.count() < first && units > first {
-        found
-            .plan(UNAVAILABLE, format!("{units} nodes of pool {pool} would move before its canary of {first} is over"));
+    if seasoned.count() < first && !moves.keep_within(first) {
+        let all = moves.all();
+        found.plan(UNAVAILABLE, format!("{all} nodes of pool {pool} would move before its canary of {first} is over"));
     }
 }
 
 /// With `when: idle` no work is disturbed for an update; with `when: drain` only while a window is open.
 pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
-    let begun = LazyCell::new(|| out_before(case));
+    let begun = LazyCell::new(|| begun(case));
     for (at, step) in disturbing(case).filter(|(at, _)| is_update(case.reason(*at))) {
         let pods = case.pods.sent_by(at).iter().filter(|pod| pod.counts() && !case.pods.is_leaving(pod));
         let nodes: BTreeSet<&NodeName> = pods.filter_map(|pod| pod.node.as_ref()).collect();
@@ -157,13 +187,28 @@ pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
             let Some(pool) = case.pool(name) else { continue };
             if pool.updates.when == When::Idle {
                 found.step(WHEN, &step.id, format!("pool {name} is updated only as its nodes fall free"));
-            } else if begun.get(name).is_some_and(|begun| nodes.is_subset(begun)) {
-                // Begun while it was open: half a change is worse than either end.
+            } else if begun.get(name).is_some_and(|begun| !nodes.is_disjoint(begun)) {
+                // Begun while it was open, with the gang that stands there: half a change is worse than either end.
             } else if !is_open(&pool.updates.windows, &case.standing().time_zone, case.now()) {
                 found.step(WHEN, &step.id, format!("no window of pool {name} is open"));
             }
         }
     }
+}
+
+/// Nodes of each pool that are on their way out for an update, and those that a gang ties to them.
+fn begun<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeName>> {
+    let mut begun = out_before(case);
+    for (pool, nodes) in &mut begun {
+        let cordoned = case.each().filter_map(|(_, step)| match &step.action {
+            Action::Cluster(ClusterAction::Cordon { node, .. }) => Some(node),
+            _ => None,
+        });
+        let in_pool = cordoned.filter(|node| case.slot_of_node(node).is_some_and(|slot| slot.pool == **pool));
+        let all: BTreeSet<&NodeName> = nodes.iter().copied().chain(in_pool).collect();
+        *nodes = groups(case, &all).into_iter().filter(|group| !group.is_disjoint(nodes)).flatten().collect();
+    }
+    begun
 }
 
 /// Whether one of the windows is open; without any it always is.

@@ -104,7 +104,7 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     if let Some(saved) = &saved {
         still_holds(saved, &made, &session)?;
     }
-    let waits_for_a_word = made.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval(_)));
+    let waits_for_a_word = made.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval { .. }));
     let is_word = arguments.approved.is_some() || saved.is_some();
     if made.steps.is_empty() && !(waits_for_a_word && is_word) {
         return Ok(settled(&made, &session, common));

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use super::session::{Access, Session, block_on, who};
 use super::{Common, DONE, Output, fail, plan, print, talk};
 use crate::effect::{Freeze, LedgerChange, Scope, Thing};
+use crate::ids::NodeName;
+use crate::render::plan::dir_flag;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -75,7 +77,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         session.remember(&LedgerChange::Freeze(freeze))?;
         print(&format!("{} is frozen: {}", named(&scope), arguments.reason));
         let what = arguments.what.as_ref().map_or(String::new(), |_| format!(" {}", written(&scope)));
-        talk(&format!("to lift it: tidewright thaw{what}"));
+        talk(&format!("to lift it: tidewright thaw{what}{}", dir_flag(&session.directory)));
         Ok(DONE)
     };
     Session::open(&arguments.directory, Access::Note).and_then(|session| freeze(&session)).unwrap_or_else(|code| code)
@@ -90,9 +92,10 @@ pub fn thaw(arguments: &ThawArguments, common: &Common) -> u8 {
         let frozen = session.head()?.frozen;
         if !frozen.iter().any(|freeze| freeze.scope == scope) {
             let others: Vec<String> = frozen.iter().map(|freeze| written(&freeze.scope)).collect();
-            let others =
-                if others.is_empty() { "nothing is".into() } else { format!("frozen is {}", others.join(", ")) };
-            talk(&format!("{} is not frozen by a record; {others}", named(&scope)));
+            talk(&match others.is_empty() {
+                true => "Nobody froze anything: there is nothing to lift.".to_string(),
+                false => format!("{} is not frozen. Frozen is: {}", named(&scope), others.join(", ")),
+            });
         } else {
             session.remember(&LedgerChange::Thaw(scope.clone()))?;
             print(&format!("{} goes on.", named(&scope)));
@@ -132,13 +135,23 @@ fn exists(session: &Session, scope: &Scope) -> Result<(), u8> {
     }
 }
 
-/// Whether the cluster has a node of this name.
+/// Refuses a name that no node of the cluster has.
 pub fn node(session: &Session, name: &str) -> Result<(), u8> {
-    let target = session.fleet.target_at(session.sim.now());
-    let seen = block_on(session.world().cluster.observe(&target));
-    let names: Vec<&str> = seen.nodes.seen().keys().map(|name| name.as_str()).collect();
-    if names.contains(&name) {
+    let names = nodes(session);
+    if names.contains(&NodeName::from(name)) {
         return Ok(());
     }
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
     Err(fail(&format!("the cluster has no node `{name}`: {}", plan::near(name, "node", &names))))
+}
+
+/// Whether the cluster has a node of this name.
+pub fn is_node(session: &Session, name: &NodeName) -> bool {
+    nodes(session).contains(name)
+}
+
+fn nodes(session: &Session) -> Vec<NodeName> {
+    let target = session.fleet.target_at(session.sim.now());
+    let seen = block_on(session.world().cluster.observe(&target));
+    seen.nodes.seen().keys().cloned().collect()
 }

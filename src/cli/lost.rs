@@ -7,10 +7,7 @@ use std::path::PathBuf;
 
 use super::session::{Access, Session};
 use super::{CHANGES, Common, DONE, Output, fail, print, talk};
-use crate::effect::LedgerChange;
-use crate::ids::SlotId;
-use crate::plan::PlanInput;
-use crate::round::Options;
+use crate::round::{Options, missing};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -55,31 +52,4 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
     }
     talk(&format!("{} slots are free: the next plan fills them.", lost.len()));
     Ok(DONE)
-}
-
-/// What the ledger knows of and the cloud or the cluster does not list, with the record that it is gone.
-fn missing(input: &PlanInput) -> Result<Vec<(String, LedgerChange)>, String> {
-    let (cloud, cluster) = (&input.observed.cloud, &input.observed.cluster);
-    if let Some(gap) = cloud.instances.gap().or(cluster.nodes.gap()) {
-        return Err(format!(
-            "it could not be read whole, so nothing is known to be missing: {}: {}",
-            gap.what, gap.why
-        ));
-    }
-    let nodes = cluster.nodes.seen();
-    let mut found = Vec::new();
-    for (pool, known) in &input.ledger.pools {
-        for (index, slot) in &known.slots {
-            let id = SlotId::new(pool, *index);
-            if let Some(instance) = slot.instance.as_ref().filter(|one| !cloud.instances.seen().contains_key(*one)) {
-                let ready = nodes.values().any(|node| node.instance.as_ref() == Some(instance) && node.ready);
-                if !ready {
-                    found.push((format!("{id}  {instance}"), LedgerChange::Lost { slot: id }));
-                }
-            } else if let Some(node) = slot.node.as_ref().filter(|node| !nodes.contains_key(*node)) {
-                found.push((format!("{id}  {node}"), LedgerChange::Unclaimed { slot: id }));
-            }
-        }
-    }
-    Ok(found)
 }

@@ -19,9 +19,10 @@ mod tide;
 mod validate;
 mod when;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -147,7 +148,7 @@ pub fn run() -> ExitCode {
     };
     let Arguments { verb, common } = arguments;
     common.set_colour();
-    ExitCode::from(match verb {
+    let code = match verb {
         Verb::Plan(arguments) => plan::run(&arguments, &common),
         Verb::Apply(arguments) => apply::run(&arguments, &common),
         Verb::Status(arguments) => status::run(&arguments, &common),
@@ -165,7 +166,8 @@ pub fn run() -> ExitCode {
         Verb::Hardware(arguments) => hardware::run(&arguments, &common),
         Verb::Init(arguments) => init::run(&arguments, &common),
         Verb::Schema(arguments) => schema::run(&arguments, &common),
-    })
+    };
+    ExitCode::from(if UNWRITTEN.load(Ordering::Relaxed) { ERROR } else { code })
 }
 
 impl Common {
@@ -189,14 +191,22 @@ impl Common {
     }
 }
 
-/// Prints a result. A reader that went away is no error.
+/// Whether a result was lost on its way out. The exit code says it, whichever verb it was.
+static UNWRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Prints a result. A reader that went away is no error; a disk that is full is one.
 fn print(text: &str) {
+    let end = if !text.is_empty() && !text.ends_with('\n') { "\n" } else { "" };
     let mut out = anstream::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    if !text.is_empty() && !text.ends_with('\n') {
-        let _ = out.write_all(b"\n");
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            if !UNWRITTEN.swap(true, Ordering::Relaxed) {
+                talk(&format!("error: the result cannot be written: {error}"));
+            }
+        }
+        _ => {}
     }
-    let _ = out.flush();
 }
 
 /// Says something to the person, beside the result.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::freeze::node;
+use super::freeze::{is_node, node};
 use super::session::{Access, Session, who};
 use super::{Common, DONE, Output, fail, print, talk};
 use crate::effect::{LedgerChange, Quarantine};
@@ -71,9 +71,18 @@ pub fn bring_back(arguments: &ReturnArguments, common: &Common) -> u8 {
         if !known.contains_key(&name) {
             let names: Vec<&str> = known.keys().map(|name| name.as_str()).collect();
             let there = if names.is_empty() { "no node is".into() } else { format!("these are: {}", names.join(", ")) };
-            return Err(fail(&format!("{} is not in quarantine; {there}", arguments.node)));
+            let gone = if is_node(session, &name) { "" } else { ", and the cluster has no node of that name" };
+            return Err(fail(&format!("{} is not in quarantine{gone}; {there}", arguments.node)));
         }
+        let there = is_node(session, &name);
         session.remember(&LedgerChange::Return { node: name })?;
+        if !there {
+            print(&format!(
+                "{} is gone: the cluster has no such node, and its quarantine is forgotten.",
+                arguments.node
+            ));
+            return Ok(DONE);
+        }
         print(&format!("{} may serve again.", arguments.node));
         talk(&format!("to open it now: {}", command("apply", &session.directory)));
         Ok(DONE)

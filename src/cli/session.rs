@@ -91,6 +91,7 @@ impl Session {
         let sim = sim.map_err(|error| fail(&error.to_string()))?;
         let furnished = sim.furnish(&fleet.target_at(sim.now()));
         furnished.map_err(|error| fail(&format!("the simulator cannot hold what the fleet adopts: {error}")))?;
+        sim.furnish_nodes(&fleet.target_at(sim.now()));
         let uid = FleetUid::from(fleet.name.value.as_str());
         let revision = revision(directory);
         Ok(Self { fleet, uid, sim, notes, directory: directory.display().to_string(), revision })

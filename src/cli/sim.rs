@@ -17,6 +17,7 @@ use crate::effect::Thing;
 use crate::load;
 use crate::provider::sim::Sim;
 use crate::provider::sim::cluster::GangSpec;
+use crate::render::plan::count;
 use crate::scenario;
 use crate::units::{Duration, Malformed, ZoneName};
 
@@ -71,6 +72,7 @@ enum Verb {
         name: Option<String>,
     },
     /// Run a script in a world of its own
+    #[command(after_help = language())]
     Run {
         /// The script
         #[arg(value_name = "FILE")]
@@ -82,6 +84,17 @@ enum Verb {
         #[arg(long, value_name = "TIME")]
         at: Option<When>,
     },
+}
+
+/// Every command of a script, as it is written.
+fn language() -> String {
+    let usages = scenario::COMMANDS.iter().map(|(_, usage)| format!("\n  {usage}"));
+    format!(
+        "Commands of a script, one a line (CONTRIBUTING.md says what each does):{}\n\n\
+         A line that begins with # is a note, one that begins with | what the command before it must print.\n\
+         SLOT is a pool's place such as train/3, or the name of a node.",
+        usages.collect::<String>()
+    )
 }
 
 /// How far time goes.
@@ -131,7 +144,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
 fn go(arguments: &Arguments) -> Result<u8, u8> {
     let directory = &arguments.directory;
     match &arguments.verb {
-        Verb::Show => print(&Session::open(directory, Access::Look)?.sim.summary()),
+        Verb::Show => {
+            let session = Session::open(directory, Access::Look)?;
+            print(&session.sim.summary(&session.fleet.time_zone.zone()));
+        }
         Verb::Advance { by, operate } => {
             let session = Session::open(directory, Access::Change)?;
             let zone = session.fleet.time_zone.zone();
@@ -148,7 +164,7 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
             let session = Session::open(directory, Access::Change)?;
             let mut spec = gang(&session, quota, *gpus, name.as_deref())?;
             spec.work_secs = length.map(|length| u32::try_from(length.as_secs()).unwrap_or(u32::MAX));
-            let said = format!("{} arrives: {} pods, {gpus} GPUs.", spec.name, spec.pods);
+            let said = format!("{} arrives: {}, {}.", spec.name, count(spec.pods, "pod"), count(*gpus, "GPU"));
             let arrived = session.sim.in_cluster(|cluster, now| cluster.submit_gang(now, spec));
             arrived.map_err(|error| fail(&format!("the cluster refuses it: {error}")))?;
             session.sim.save().map_err(|error| fail(&error.to_string()))?;

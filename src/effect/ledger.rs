@@ -61,9 +61,15 @@ pub struct Slot {
     pub node: Option<NodeName>,
     pub intent: Option<Intent<LaunchRequest>>,
     pub launched: Option<Timestamp>,
+    /// The reservation that the instance was launched into: one that is over takes its instances with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationId>,
     /// The last instance went without being asked to: the next one takes its place.
     pub lost: bool,
-    /// Since when the instance is missing from whole reads.
+    /// We told the instance to end, or were about to: that it is gone is no surprise.
+    #[serde(default)]
+    pub leaving: bool,
+    /// Since when the instance, or the node that was claimed, is missing from whole reads.
     pub missing_since: Option<Timestamp>,
     /// Sources of the pool that refused for want of capacity, and when.
     pub refused: BTreeMap<u32, Timestamp>,
@@ -208,6 +214,10 @@ pub enum LedgerChange {
         slot: SlotId,
         at: Timestamp,
     },
+    /// A node is about to be removed for a reason that has no hourly limit: the tide, its health, the end of its time.
+    Leaving {
+        slot: SlotId,
+    },
     Claimed {
         slot: SlotId,
         node: NodeName,
@@ -321,6 +331,7 @@ impl LedgerChange {
             | Self::Missing { slot, .. }
             | Self::Lost { slot }
             | Self::Removing { slot, .. }
+            | Self::Leaving { slot }
             | Self::Claimed { slot, .. }
             | Self::Unclaimed { slot }
             | Self::Closed { slot }
@@ -390,6 +401,7 @@ impl Ledger {
             | LedgerChange::Missing { .. }
             | LedgerChange::Lost { .. }
             | LedgerChange::Removing { .. }
+            | LedgerChange::Leaving { .. }
             | LedgerChange::Claimed { .. }
             | LedgerChange::Unclaimed { .. }
             | LedgerChange::Closed { .. }
@@ -496,7 +508,10 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*at);
-                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
+                if let Some(intent) = slot.intent.take() {
+                    slot.reservation = intent.request.reservation;
+                }
+                (slot.missing_since, slot.lost, slot.leaving) = (None, false, false);
                 slot.refused.clear();
             }
             LedgerChange::LaunchRefused { slot, source, at } => {
@@ -511,15 +526,19 @@ impl Ledger {
                 slot.generation = slot.generation.max(*generation);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*launched);
-                (slot.intent, slot.missing_since, slot.lost) = (None, None, false);
+                (slot.intent, slot.missing_since) = (None, None);
+                (slot.lost, slot.leaving) = (false, false);
             }
             LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
             LedgerChange::Lost { slot } => {
                 let slot = self.slot_mut(slot);
                 slot.lost |= slot.instance.is_some();
-                (slot.instance, slot.launched, slot.missing_since) = (None, None, None);
+                (slot.instance, slot.launched, slot.missing_since, slot.leaving) = (None, None, None, false);
+                slot.reservation = None;
             }
+            LedgerChange::Leaving { slot } => self.slot_mut(slot).leaving = true,
             LedgerChange::Removing { slot, at } => {
+                self.slot_mut(slot).leaving = true;
                 let pool = self.pools.entry(slot.pool.clone()).or_default();
                 pool.removed.retain(|(_, earlier)| at.duration_since(*earlier) < AN_HOUR);
                 if !pool.removed.contains(&(slot.index, *at)) {
@@ -530,10 +549,13 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 if slot.node.as_ref() != Some(node) {
                     slot.generation += 1;
-                    slot.node = Some(node.clone());
+                    (slot.node, slot.missing_since) = (Some(node.clone()), None);
                 }
             }
-            LedgerChange::Unclaimed { slot } => self.slot_mut(slot).node = None,
+            LedgerChange::Unclaimed { slot } => {
+                let slot = self.slot_mut(slot);
+                (slot.node, slot.missing_since) = (None, None);
+            }
             LedgerChange::Closed { slot } => {
                 if let Some(pool) = self.pools.get_mut(&slot.pool)
                     && let Some(found) = pool.slots.get_mut(&slot.index)

@@ -21,8 +21,8 @@ pub struct Updates {
     /// In which order a node is replaced.
     #[serde(default)]
     pub order: Order,
-    /// How many nodes may be out of service at once. With `when: drain` a gang counts as one, however many nodes it
-    /// spans.
+    /// How many nodes may be out of service at once. A gang moves as a whole; one that spans more nodes than this
+    /// moves alone.
     #[serde(default = "one")]
     pub max_unavailable: u32,
     /// Nodes that move first and are watched before the others follow.

@@ -53,7 +53,7 @@ pub fn plan(wanted: &Wanted<'_>, block: &BlockSpec, draft: &mut Draft) {
 }
 
 /// Whether a block that is not listed was there and is over, as far as a whole read can tell.
-fn is_past(wanted: &Wanted<'_>, block: &BlockSpec) -> bool {
+pub fn is_past(wanted: &Wanted<'_>, block: &BlockSpec) -> bool {
     let now = wanted.input.now;
     let whole = wanted.input.observed.cloud.reservations.whole().is_some();
     let said = block.window.as_ref().is_some_and(|window| window.to.0 <= now);

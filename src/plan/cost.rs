@@ -125,7 +125,8 @@ impl Sums {
         }
     }
 
-    /// Only bounds are known of what waits: what it adds by the hour, and how many nodes go.
+    /// Only bounds are known of what waits: what it adds by the hour, and how many nodes go. A purchase that waits for an
+    /// offer may never come, and is paid for by the plan that makes it.
     fn held<'h>(&mut self, held: &'h Held, going: &mut BTreeMap<&'h Thing, u32>) {
         for (key, amount) in &held.effects.0 {
             match key.verb {
@@ -137,7 +138,6 @@ impl Sums {
                 Verb::Terminate => *going.entry(&key.on).or_default() += amount.count,
                 _ => {}
             }
-            self.upfront += amount.usd_upfront.0;
         }
     }
 }

@@ -139,6 +139,17 @@ pub fn drained(view: &View<'_>, on: &Thing, hit: &Disruption, pods: &[&PodSeen])
     Effects::one(Verb::Drain, on.clone(), Amount { count: hit.pods, gpus, ..amount })
 }
 
+/// The same where nobody knows how it will come about: pods that stand for themselves may go one by one, and each of
+/// them is rounded up.
+pub fn drained_at_most(view: &View<'_>, on: &Thing, pods: &[&PodSeen]) -> Effects {
+    let (tied, singles): (Vec<&PodSeen>, Vec<&PodSeen>) = pods.iter().partition(|pod| gang_of(pod).is_some());
+    let mut effects = drained(view, on, &view.harm.hit(&tied), &tied);
+    for pod in singles {
+        effects.add(&drained(view, on, &view.harm.hit(&[pod]), &[pod]));
+    }
+    effects
+}
+
 /// What is on a node, sorted by how it leaves.
 fn load<'a>(view: &View<'a>, node: &NodeName) -> Load<'a> {
     let mut load = Load::default();

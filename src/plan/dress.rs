@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::draft::Draft;
 use super::drain::{Steps, step_id};
+use super::layout;
 use super::serving::uncordon;
 use super::slots::{push, standing};
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
 use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT};
-use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, LedgerChange, Verb};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Verb, allocatable_is};
 use crate::fleet::launch::Taint;
 use crate::ids::{NodeName, SlotId};
 use crate::observed::NodeSeen;
@@ -64,6 +65,13 @@ pub fn dress(
     if remove_starting && !conditions.is_empty() {
         let fact = Fact::Admitted { node: node.clone(), conditions };
         made.push(step_id("admitted", &slot.id, slot.generation()), Action::Await(fact), vec![], (30, 1200));
+    }
+    // Its device plugin may be late; whatever comes to it should find the GPUs.
+    let laid_out = layout::wanted(view, pool, slot).map(|(_, laid_out)| laid_out).filter(|_| remove_starting);
+    if let Some(laid_out) = laid_out.filter(|laid_out| !allocatable_is(&seen.allocatable, laid_out)) {
+        let laid_out = LaidOut { labels: BTreeMap::new(), ..laid_out.clone() };
+        let fact = Fact::LaidOut { node: node.clone(), laid_out };
+        made.push(step_id("shown", &slot.id, slot.generation()), Action::Await(fact), vec![], (10, 120));
     }
     if let Some(action) = dressing(view, pool, slot, node, seen, remove_starting) {
         made.push(step_id("dress", &slot.id, slot.generation()), action, vec![Fact::Ready(node.clone())], (1, 2));

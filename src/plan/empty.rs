@@ -163,7 +163,21 @@ fn consent_of(market: Market, replaces_dead: bool) -> Consent {
     }
 }
 
-/// An instance that is not listed: remembered, then believed lost if it stays away and its node says nothing.
+/// What was missing and is there again: the next time that it is missing counts from its own beginning.
+pub fn listed_again(view: &View<'_>, draft: &mut Draft) {
+    for (pool, slot) in view.slots() {
+        let remembered = slot.record.is_some_and(|record| record.missing_since.is_some());
+        let there = slot.instance.is_some() || (slot.is_existing() && slot.node.is_some());
+        if remembered && there {
+            let change = LedgerChange::Missing { slot: slot.id.clone(), since: None };
+            let id = step_id("found", &slot.id, slot.generation());
+            record(draft, &thing(pool.name), id, change, format!("{} is listed again", slot.id));
+        }
+    }
+}
+
+/// An instance or a claimed node that is not listed: remembered, then believed lost if it stays away and its node says
+/// nothing.
 fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mut Draft) {
     let on = thing(pool.name);
     let generation = slot.generation();
@@ -193,12 +207,23 @@ fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mu
         return hold(draft, &on, sentence, Reason::SlotEmpty, WaitingOn::Shrunk { seen, trusted });
     }
     let Some(since) = slot.record.and_then(|record| record.missing_since) else {
+        if slot.is_existing() {
+            let patience = LOST_AFTER.as_mins();
+            let text =
+                format!("{name} of {} left the cluster; if it stays away {patience} minutes it is gone", slot.id);
+            draft.note(on.clone(), text);
+        }
         let change = LedgerChange::Missing { slot: slot.id.clone(), since: Some(view.now) };
         return record(draft, &on, step_id("missing", &slot.id, generation), change, sentence);
     };
     let until = since.checked_add(LOST_AFTER).unwrap_or(since);
     if view.now < until {
         return hold(draft, &on, sentence, Reason::SlotEmpty, WaitingOn::Until(until));
+    }
+    if slot.is_existing() {
+        let text =
+            format!("{name} of {} is gone: the next plan claims another node that matches, if there is one", slot.id);
+        draft.note(on.clone(), text);
     }
     let change = match (slot.is_existing(), slot.part.is_some()) {
         (true, _) => LedgerChange::Unclaimed { slot: slot.id.clone() },
@@ -213,10 +238,6 @@ fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mu
 fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &mut Shared, draft: &mut Draft) {
     let on = thing(pool.name);
     let generation = slot.generation();
-    if slot.record.is_some_and(|record| record.missing_since.is_some()) && slot.instance.is_some() {
-        let change = LedgerChange::Missing { slot: slot.id.clone(), since: None };
-        record(draft, &on, step_id("missing", &slot.id, generation), change, format!("{} is listed again", slot.id));
-    }
     let wanted = slot.part.is_some();
     let unjoined = slot.node.is_none() && view.input.observed.cluster.nodes.gap().is_none();
     if let Some((instance, seen)) = slot.instance.filter(|_| unjoined && (!wanted || never_came(view, slot))) {

@@ -2,12 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::types::Reason;
+use super::types::{PlanInput, Reason};
 use super::view::{PoolView, SlotView, View};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::TermsSpec;
-use crate::ids::ReservationName;
-use crate::observed::NoticeKind;
+use crate::ids::{ReservationId, ReservationName};
+use crate::observed::{NoticeKind, ReservationState};
 use crate::units::Duration;
 
 /// Beside what work needs to save itself: the scheduler's lag, evictions, and some to spare.
@@ -52,6 +52,25 @@ pub fn of(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<E
         hard_at,
         at,
     })
+}
+
+/// Whether a Capacity Block is over, so that what stood on it is meant to be gone.
+pub fn is_over(input: &PlanInput, id: &ReservationId) -> bool {
+    let reservations = &input.target.standing.reservations;
+    let document = reservations.iter().find_map(|(name, spec)| match &spec.terms {
+        TermsSpec::Block(block) if super::reservations::id_of(input, name).as_ref() == Some(id) => {
+            Some((super::reservations::wanted(input, name, spec), block))
+        }
+        _ => None,
+    });
+    match input.observed.cloud.reservations.seen().get(id) {
+        Some(seen) => {
+            let kill = document.map_or(Duration::default(), |(_, block)| block.kill);
+            let killed = seen.end.and_then(|end| end.checked_sub(kill.signed()).ok());
+            seen.block && (seen.state == ReservationState::Ended || killed.is_some_and(|at| at <= input.now))
+        }
+        None => document.is_some_and(|(wanted, block)| super::blocks::is_past(&wanted, block)),
+    }
 }
 
 /// When to begin to empty what stands on a block that ends.

@@ -8,33 +8,41 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::draft::{Course, Draft};
+use super::shrink::Shrink;
 use super::types::*;
 use super::view::View;
 use crate::effect::marks::{CORDON, HANDS_OFF};
-use crate::effect::{Action, CloudAction, ClusterAction, Effects, Freeze, Quarantine, Scope, Thing, Verb};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, Freeze, Quarantine, Scope, Thing, Verb};
 use crate::fleet::standing::HealthSpec;
-use crate::ids::{Digest, PoolName};
+use crate::ids::{Digest, NodeName, PoolName, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::Gap;
 
 /// How long a word that was given for a removal counts: who changed his mind should not find it done a week later.
 const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(24);
+/// How long a removal counts.
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// What an approval would have to cover is known only when everything else is: the place is kept with this.
-const NO_DIGEST: &str = "";
+pub const NO_DIGEST: &str = "";
 
 pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     let left_out = only(view, draft);
     let courses = std::mem::take(&mut draft.courses);
     let mut removals = Removals::new(view, &courses, &draft.held);
+    let shrink = Shrink::new(view, &courses, &draft.held, removals.too_many && !removals.approved);
     let mut breakers: BTreeMap<PoolName, u32> = BTreeMap::new();
     // What was begun comes first, so that a budget is spent on finishing.
     let (begun, fresh): (Vec<_>, Vec<_>) = courses.into_iter().partition(|course| is_begun(view, course));
-    for (course, begun) in begun.into_iter().map(|c| (c, true)).chain(fresh.into_iter().map(|c| (c, false))) {
+    for (mut course, begun) in begun.into_iter().map(|c| (c, true)).chain(fresh.into_iter().map(|c| (c, false))) {
         let waiting_on = frozen(view, &course)
             .or_else(|| hands_off(view, &course))
             .or_else(|| doubtful(view, &course))
             .or_else(|| breaker(view, &course, begun, &mut breakers))
-            .or_else(|| removals.gate(view, &course, begun));
+            .or_else(|| removals.gate(&shrink, &course, begun))
+            .or_else(|| shrink.quota(view, &mut course));
+        if course.has_deadline && is_frozen(view) {
+            without_successor(&mut course);
+        }
         match waiting_on {
             Some(waiting_on) => draft.held.push(course.held(waiting_on)),
             None => draft.courses.push(course),
@@ -46,8 +54,10 @@ pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
 /// The digest of the whole plan, in what waits for an approval.
 pub fn name_approval(held: &mut [Held], digest: &Digest) {
     for one in held {
-        if matches!(&one.waiting_on, WaitingOn::Approval(known) if known.as_str() == NO_DIGEST) {
-            one.waiting_on = WaitingOn::Approval(digest.clone());
+        if let WaitingOn::Approval { digest: known, .. } = &mut one.waiting_on
+            && known.as_str() == NO_DIGEST
+        {
+            *known = digest.clone();
         }
     }
 }
@@ -73,7 +83,7 @@ fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     left
 }
 
-fn is_begun(view: &View<'_>, course: &Course) -> bool {
+pub fn is_begun(view: &View<'_>, course: &Course) -> bool {
     let nodes = view.input.observed.cluster.nodes.seen();
     course.nodes.iter().any(|name| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some()))
 }
@@ -102,6 +112,22 @@ fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     };
     let found = view.input.ledger.head.frozen.iter().find(stops)?;
     (!lets_through(found)).then(|| WaitingOn::Frozen(found.clone()))
+}
+
+fn is_frozen(view: &View<'_>) -> bool {
+    view.standing.frozen.is_some() || !view.input.ledger.head.frozen.is_empty()
+}
+
+/// What a freeze lets through is the drain; the next node comes after the thaw.
+fn without_successor(course: &mut Course) {
+    let is_launch = |step: &Step| match &step.action {
+        Action::Cloud(action) => {
+            matches!(action, CloudAction::Launch(_) | CloudAction::EnsureTemplate(_) | CloudAction::EnsureGroup { .. })
+        }
+        Action::Await(Fact::Free { .. } | Fact::Active(_)) => true,
+        _ => false,
+    };
+    course.steps.retain(|step| !is_launch(step));
 }
 
 fn hands_off(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
@@ -172,8 +198,9 @@ fn breaker(view: &View<'_>, course: &Course, begun: bool, used: &mut BTreeMap<Po
 struct Removals {
     left: u32,
     allowed: u32,
-    /// When the next removal is possible once none is left.
-    retry: Option<jiff::Timestamp>,
+    /// Those of the last hour, oldest first.
+    recent: Vec<jiff::Timestamp>,
+    ties: Ties,
     too_many: bool,
     approved: bool,
 }
@@ -181,11 +208,10 @@ struct Removals {
 impl Removals {
     fn new(view: &View<'_>, courses: &[Course], held: &[Held]) -> Self {
         let allowed = view.standing.limits.nodes_removed_per_hour;
-        let hour = SignedDuration::from_hours(1);
         let removed = view.input.ledger.pools.values().flat_map(|pool| &pool.removed).map(|(_, at)| *at);
-        let recent: Vec<_> = removed.filter(|at| view.now.duration_since(*at) < hour).collect();
+        let mut recent: Vec<_> = removed.filter(|at| view.now.duration_since(*at) < AN_HOUR).collect();
+        recent.sort_unstable();
         let left = allowed.saturating_sub(u32::try_from(recent.len()).unwrap_or(u32::MAX));
-        let retry = recent.iter().min().and_then(|at| at.checked_add(hour).ok());
         let wanted: Effects =
             courses.iter().filter(|course| is_removal(course)).fold(Effects::default(), |mut sum, one| {
                 sum.add(&one.effects());
@@ -211,37 +237,94 @@ impl Removals {
             let fresh = view.now.duration_since(opened.at) < APPROVED_FOR;
             fresh && only_removals.within(&opened.left).is_ok()
         });
-        Self { left, allowed, retry, too_many, approved }
+        Self { left, allowed, recent, ties: Ties::new(courses), too_many, approved }
     }
 
-    fn gate(&mut self, _view: &View<'_>, course: &Course, begun: bool) -> Option<WaitingOn> {
+    fn gate(&mut self, shrink: &Shrink, course: &Course, begun: bool) -> Option<WaitingOn> {
         if !is_removal(course) {
             return None;
         }
         if course.reason == Reason::NotWanted && self.too_many && !self.approved && !begun {
-            return Some(WaitingOn::Approval(NO_DIGEST.into()));
+            return Some(shrink.word());
         }
-        let counted = !course.steps.iter().any(|step| step.id.as_str().starts_with("removing:"));
-        if counted {
+        if !is_counted(course) || self.ties.is_promised(course) {
             return None;
         }
-        if self.left == 0 {
+        // All nodes of a gang or none, because it would come back to those that are left; where they are more than an
+        // hour allows, as many as it does.
+        let wanted = if begun { 1 } else { self.ties.width(course).min(self.allowed.max(1)) };
+        if self.left < wanted {
             let name = "limits.nodesRemovedPerHour".to_string();
-            let budget = WaitingOn::Budget { name, allowed: self.allowed, used: self.allowed };
-            return Some(self.retry.map_or(budget, WaitingOn::Until));
+            let budget = WaitingOn::Budget { name, allowed: self.allowed, used: self.allowed - self.left };
+            let short = usize::try_from(wanted - self.left).unwrap_or(usize::MAX);
+            let free = self.recent.get(short - 1).and_then(|at| at.checked_add(AN_HOUR).ok());
+            return Some(free.map_or(budget, WaitingOn::Until));
         }
-        self.left -= 1;
+        self.left -= wanted;
+        self.ties.promise(course, wanted - 1);
         None
     }
 }
 
+/// Removals that one gang ties together: it stands on all their nodes.
+struct Ties {
+    group: BTreeMap<NodeName, usize>,
+    width: BTreeMap<usize, u32>,
+    /// How many more of a group may go, counted already.
+    promised: BTreeMap<usize, u32>,
+}
+
+impl Ties {
+    fn new(courses: &[Course]) -> Self {
+        let mut sets = petgraph::unionfind::UnionFind::<usize>::new(courses.len());
+        let mut first: BTreeMap<&StepId, usize> = BTreeMap::new();
+        let counted = || courses.iter().enumerate().filter(|(_, course)| is_counted(course));
+        for (place, course) in counted() {
+            let suspends = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Suspend { .. }));
+            for step in course.steps.iter().filter(suspends) {
+                sets.union(place, *first.entry(&step.id).or_insert(place));
+            }
+        }
+        let mut ties = Self { group: BTreeMap::new(), width: BTreeMap::new(), promised: BTreeMap::new() };
+        for (place, course) in counted() {
+            let group = sets.find(place);
+            ties.group.extend(course.nodes.iter().map(|node| (node.clone(), group)));
+            *ties.width.entry(group).or_insert(0) += 1;
+        }
+        ties
+    }
+
+    fn group(&self, course: &Course) -> Option<usize> {
+        course.nodes.first().and_then(|node| self.group.get(node)).copied()
+    }
+
+    fn width(&self, course: &Course) -> u32 {
+        self.group(course).and_then(|group| self.width.get(&group)).copied().unwrap_or(1)
+    }
+
+    fn is_promised(&mut self, course: &Course) -> bool {
+        let left = self.group(course).and_then(|group| self.promised.get_mut(&group)).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    }
+
+    fn promise(&mut self, course: &Course, more: u32) {
+        if let Some(group) = self.group(course) {
+            self.promised.insert(group, more);
+        }
+    }
+}
+
+/// Whether it will be counted as a removal: one that was begun is already.
+fn is_counted(course: &Course) -> bool {
+    course.steps.iter().any(|step| step.id.as_str().starts_with("removing:"))
+}
+
 /// A node that goes by choice: somebody wrote fewer of them, or it moves to a new version.
-fn is_removal(course: &Course) -> bool {
+pub fn is_removal(course: &Course) -> bool {
     let asked = course.steps.iter().any(|step| step.consent == Consent::Asked);
     let removes = course
         .steps
         .iter()
         .any(|step| step.effects.0.keys().any(|key| matches!(key.verb, Verb::Terminate | Verb::Release)));
-    let counted = course.steps.iter().any(|step| step.id.as_str().starts_with("removing:"));
-    (course.reason == Reason::NotWanted && asked && removes) || counted
+    (course.reason == Reason::NotWanted && asked && removes) || is_counted(course)
 }

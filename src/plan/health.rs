@@ -21,8 +21,8 @@ pub struct Sickness {
     pub remedy: Remedy,
     pub rule: u32,
     pub symptom: String,
-    /// The remedy was begun and is on its way.
-    pub begun: bool,
+    /// The remedy was begun and is on its way: until when it may take to show.
+    pub begun: Option<Timestamp>,
 }
 
 pub fn policy<'a>(view: &View<'a>, pool: &PoolView<'_>) -> Option<&'a HealthSpec> {
@@ -57,7 +57,7 @@ pub fn not_admitted(view: &View<'_>, pool: &PoolView<'_>, node: &NodeSeen) -> Op
         !says && view.now.duration_since(node.created) > admit.within.signed()
     })?;
     let symptom = format!("it did not say {} within {}", late.condition, late.within);
-    Some(Sickness { remedy: Remedy::Replace, rule: ADMIT_RULE, symptom, begun: false })
+    Some(Sickness { remedy: Remedy::Replace, rule: ADMIT_RULE, symptom, begun: None })
 }
 
 fn harshness(remedy: Remedy) -> u8 {
@@ -104,7 +104,8 @@ fn rung(
     let last: Option<&Treated> = done().max_by_key(|one| one.at);
     if let Some(last) = last.filter(|last| last.at >= since) {
         if now.duration_since(last.at) < HEALS_WITHIN {
-            return Some(Sickness { remedy: last.remedy, rule: rule_id, symptom, begun: true });
+            let begun = last.at.checked_add(HEALS_WITHIN).ok();
+            return Some(Sickness { remedy: last.remedy, rule: rule_id, symptom, begun });
         }
         // Whoever returned it knows what it shows.
         if last.remedy == Remedy::Quarantine {
@@ -112,5 +113,5 @@ fn rung(
         }
     }
     let place = done().count().min(rule.then.len().saturating_sub(1));
-    Some(Sickness { remedy: *rule.then.get(place)?, rule: rule_id, symptom, begun: false })
+    Some(Sickness { remedy: *rule.then.get(place)?, rule: rule_id, symptom, begun: None })
 }

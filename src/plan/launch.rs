@@ -116,7 +116,7 @@ impl Room {
         freed: Option<&ReservationId>,
         replaces_dead: bool,
     ) -> Supply {
-        let mut waiting = None;
+        let (mut waiting, mut full) = (None, None);
         for (place, source) in pool.spec.capacity.iter().enumerate() {
             let place = u32::try_from(place).unwrap_or(u32::MAX);
             let refused = slot.record.and_then(|record| record.refused.get(&place)).copied();
@@ -137,11 +137,13 @@ impl Room {
                 Ok(supply) => return supply,
                 // Waiting for a place of one's own is no reason to pay for another.
                 Err((wait, true)) => return Supply::Wait(wait),
+                // A source that gives all that it may is as it should be: what the others say is the reason.
+                Err((wait @ WaitingOn::Budget { .. }, false)) => full = full.or(Some(wait)),
                 Err((wait, false)) => waiting = waiting.or(Some(wait)),
             }
         }
         let nothing = || WaitingOn::Capacity { what: "any source of the pool".into(), retry: None };
-        Supply::Wait(waiting.unwrap_or_else(nothing))
+        Supply::Wait(waiting.or(full).unwrap_or_else(nothing))
     }
 
     /// `Err` with whether to wait for it rather than look further.
@@ -224,13 +226,18 @@ impl Room {
         if *used >= max {
             return Err((WaitingOn::Budget { name: what, allowed: max, used: *used }, false));
         }
-        let zones = view.standing.zones(pool.spec);
-        let zone = zones.first().cloned().unwrap_or_else(|| Zone::from("sim-1a"));
-        let usd_hour = price(view, pool, market, &zone);
-        let on_demand = price(view, pool, Market::OnDemand, &zone);
+        let zones = zones(view, pool);
+        let on_demand = pool.spec.shape.on_demand.unwrap_or_default();
         let max_price = spot.map(|percent| Usd(on_demand.0 * Decimal::from(percent) / Decimal::ONE_HUNDRED));
+        let prices = zones.iter().map(|zone| (price(view, pool, market, zone), zone));
+        // The first zone of the pool in which it is cheap enough; else the cheapest one says how far it is from that.
+        let fits = |usd: Usd| max_price.is_none_or(|most| usd <= most);
+        let found = prices.clone().find(|(usd, _)| fits(*usd)).or_else(|| prices.min_by_key(|(usd, _)| *usd));
+        let Some((usd_hour, zone)) = found.map(|(usd, zone)| (usd, zone.clone())) else {
+            return Err((WaitingOn::Capacity { what: format!("{what}: no zone is known"), retry: None }, false));
+        };
         if let Some(most) = max_price.filter(|most| usd_hour > *most) {
-            let name = format!("the price of {what}");
+            let name = format!("the price of {what} in {zone}");
             return Err((WaitingOn::Limit { name, allowed: most, wanted: usd_hour }, false));
         }
         let wanted = Usd(self.hourly.0 + usd_hour.0);
@@ -355,6 +362,17 @@ fn prepare(view: &View<'_>, pool: &PoolView<'_>, made: &mut Steps) -> Vec<crate:
     }
     made.last = last;
     ids
+}
+
+/// The zones that a pool's node may come to, most wanted first: what the documents say, else those that the cloud has
+/// prices for.
+fn zones(view: &View<'_>, pool: &PoolView<'_>) -> Vec<Zone> {
+    let named = view.standing.zones(pool.spec);
+    if !named.is_empty() {
+        return named;
+    }
+    let priced = view.input.observed.cloud.spot_prices.seen().get(&pool.spec.shape.instance_type);
+    priced.into_iter().flat_map(|zones| zones.keys().cloned()).collect()
 }
 
 /// What a node costs an hour beside what is reserved.

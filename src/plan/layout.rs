@@ -3,7 +3,7 @@
 //!
 //! It acts only on a change of its label, stays `failed`, and may hang in `pending` for ever, with no time on it. So
 //! every order is remembered, and one that came to nothing leads to the next rung: order it again by another value,
-//! once more, boot the node, replace it.
+//! once more, boot the node, replace it. Orders that were carried out count for nothing: each cut begins anew.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,26 @@ use jiff::{SignedDuration, Timestamp};
 use super::drain::{Steps, step_id};
 use super::types::pool_of;
 use super::view::{PoolView, SlotView, View};
-use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG};
+use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, STARTING_TAINT};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Treated, Verb, allocatable_is,
 };
 use crate::fleet::policy::Remedy;
-use crate::ids::{LayoutName, MigProfile, NodeName};
+use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, ObjectKind};
 
 /// The rule that an order to mig-manager is remembered by: it belongs to no policy.
 pub const CUT_RULE: u32 = u32::MAX;
+/// The rule that an order is remembered by which was given before and came to nothing.
+const AGAIN_RULE: u32 = u32::MAX - 3;
 /// How long mig-manager may take: five minutes for each of the pods that it pauses, and a reboot.
 pub const CUT_TAKES: SignedDuration = SignedDuration::from_mins(15);
 /// How long an order counts towards the ladder: a tide comes back only after hours.
 const LADDER: SignedDuration = SignedDuration::from_hours(2);
+
+/// What a node that was never cut shows its GPUs as.
+const WHOLE: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron"];
 
 /// The files that mig-manager has mounted follow their config map within a minute; what is ordered before that fails.
 const MOUNTS_WITHIN: SignedDuration = SignedDuration::from_secs(90);
@@ -40,6 +45,8 @@ const HEARS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 pub enum CutState {
     /// As wanted.
     Done,
+    /// Never cut, and as wanted once its device plugin is up.
+    Coming,
     /// Not as wanted, and not ordered.
     NotOrdered,
     /// Ordered and on its way.
@@ -57,21 +64,41 @@ pub fn wanted<'a>(view: &View<'a>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> 
     view.input.desired.pools.get(pool.name)?.layouts.get_key_value(name)
 }
 
-/// The layout that a node's labels say it has.
+/// The layout that a node's labels say it has; one that was never cut has the layout that it shows.
 pub fn current<'a>(view: &View<'a>, pool: &PoolView<'_>, node: &NodeSeen) -> Option<&'a LayoutName> {
     let layouts = &view.input.desired.pools.get(pool.name)?.layouts;
     let has = |laid_out: &LaidOut| laid_out.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-    layouts.iter().find(|(_, laid_out)| !laid_out.labels.is_empty() && has(laid_out)).map(|(name, _)| name)
+    let labelled = layouts.iter().find(|(_, laid_out)| !laid_out.labels.is_empty() && has(laid_out));
+    let shows = || layouts.iter().find(|(_, laid_out)| allocatable_is(&node.allocatable, laid_out));
+    labelled.or_else(|| if is_never_cut(node) { shows() } else { None }).map(|(name, _)| name)
+}
+
+/// Whether nobody ever ordered a cut of this node.
+pub fn is_never_cut(node: &NodeSeen) -> bool {
+    let untouched = |key: &str| node.labels.get(key).is_none_or(|value| value == "all-disabled");
+    untouched(MIG_CONFIG) && untouched(PLUGIN_CONFIG)
+}
+
+/// Whether a node that is starting and shows no GPUs yet will show what is wanted by itself: whole ones.
+fn is_coming(view: &View<'_>, node: &NodeSeen, wanted: &LaidOut) -> bool {
+    let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let of_wanted = |name: &ResourceName| wanted.allocatable.contains_key(name) || wanted.absent.contains(name);
+    let shows_any = node.allocatable.iter().any(|(name, amount)| *amount > 0 && of_wanted(name));
+    let is_whole = |name: &ResourceName| WHOLE.contains(&name.as_str());
+    // With mig-manager there is another way to the same end; without it there is only waiting.
+    let in_time = wanted.labels.is_empty() || view.now.duration_since(node.created) < CUT_TAKES;
+    starting && is_never_cut(node) && !shows_any && wanted.allocatable.keys().all(is_whole) && in_time
 }
 
 pub fn state(view: &View<'_>, slot: &SlotView<'_>, node: &NodeSeen, wanted: &LaidOut) -> CutState {
     let ordered = wanted.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
     let shows = allocatable_is(&node.allocatable, wanted);
+    if !shows && is_coming(view, node, wanted) {
+        return CutState::Coming;
+    }
     if !ordered {
         // A node that was never cut, and shows what is wanted as it is, need not be cut for the label's sake.
-        let untouched = |key: &str| node.labels.get(key).is_none_or(|value| value == "all-disabled");
-        let is_fresh = untouched(MIG_CONFIG) && untouched(PLUGIN_CONFIG);
-        return if is_fresh && shows { CutState::Done } else { CutState::NotOrdered };
+        return if is_never_cut(node) && shows { CutState::Done } else { CutState::NotOrdered };
     }
     if wanted.labels.is_empty() {
         return CutState::Done;
@@ -86,20 +113,31 @@ pub fn state(view: &View<'_>, slot: &SlotView<'_>, node: &NodeSeen, wanted: &Lai
     if !cutting && said == Some("success") {
         return CutState::Done;
     }
-    let orders = || {
-        let recent = slot.record.into_iter().flat_map(|record| &record.remedies);
-        recent.filter(|one| one.rule == CUT_RULE && view.now.duration_since(one.at) < LADDER)
-    };
-    let overdue = orders().map(|one| one.at).max().is_none_or(|at| view.now.duration_since(at) >= CUT_TAKES);
+    let orders = orders(view, slot);
+    let overdue = orders.iter().map(|one| one.at).max().is_none_or(|at| view.now.duration_since(at) >= CUT_TAKES);
     let failed = asks && said == Some("failed");
     if !failed && !overdue {
         return CutState::Underway;
     }
-    match orders().filter(|one| one.remedy == Remedy::Report).count() {
+    match orders.iter().filter(|one| one.remedy == Remedy::Report).count() {
         0..=2 => CutState::Again,
-        _ if orders().all(|one| one.remedy != Remedy::Reboot) => CutState::Reboot,
+        _ if orders.iter().all(|one| one.remedy != Remedy::Reboot) => CutState::Reboot,
         _ => CutState::Replace,
     }
+}
+
+/// Whether something that was done to a slot was done for its cut.
+pub fn is_order(one: &Treated) -> bool {
+    one.rule == CUT_RULE || one.rule == AGAIN_RULE
+}
+
+/// What was done for the cut that is under way: from the last order that was not a repeated one.
+fn orders<'a>(view: &View<'_>, slot: &SlotView<'a>) -> Vec<&'a Treated> {
+    let all = slot.record.into_iter().flat_map(|record| &record.remedies).filter(|one| is_order(one));
+    let mut recent: Vec<&Treated> = all.filter(|one| view.now.duration_since(one.at) < LADDER).collect();
+    let first = recent.iter().rposition(|one| one.rule == CUT_RULE && one.remedy == Remedy::Report);
+    recent.drain(..first.unwrap_or(0));
+    recent
 }
 
 /// Orders a cut of an empty, cordoned node, and waits until the node shows it.
@@ -118,7 +156,8 @@ pub fn steps(
         made.push(step_id("mounted", &slot.id, generation), wait, vec![], (1, 120));
     }
     if state != CutState::Underway {
-        let treated = Treated { at: view.now, remedy: Remedy::Report, rule: CUT_RULE };
+        let rule = if state == CutState::Again { AGAIN_RULE } else { CUT_RULE };
+        let treated = Treated { at: view.now, remedy: Remedy::Report, rule };
         let change = LedgerChange::Treated { slot: slot.id.clone(), treated };
         made.push(step_id("order", &slot.id, generation), Action::Record(change), vec![], (1, 2));
         let flip = state == CutState::Again && !is_on(Mistake::LabelRewritten);
@@ -147,8 +186,7 @@ fn not_before(view: &View<'_>, slot: &SlotView<'_>, state: CutState) -> Option<T
             changes.then(|| view.now.checked_add(MOUNTS_WITHIN).ok()).flatten()
         }
         CutState::Again => {
-            let orders = slot.record.into_iter().flat_map(|record| &record.remedies);
-            let last = orders.filter(|one| one.rule == CUT_RULE).map(|one| one.at).max();
+            let last = orders(view, slot).iter().map(|one| one.at).max();
             last.and_then(|at| at.checked_add(AGAIN_AFTER).ok())
         }
         _ => None,

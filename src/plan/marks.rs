@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, resume, step_id};
 use super::types::*;
-use super::view::View;
+use super::view::{Body, SlotView, View};
 use crate::effect::marks::{ASKED, CORDON, SUSPENDED};
 use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange, PoolLedger, Thing};
 use crate::ids::{NodeName, PoolName, SlotId};
@@ -43,7 +43,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             continue;
         }
         let wanted = format!("let {} queue again", workload.name);
-        let (nodes, has_deadline) = (Vec::new(), true);
+        let (nodes, has_deadline) = (Vec::new(), false);
         draft.courses.push(Course { on, nodes, wanted, reason: reason.clone(), has_deadline, steps: made.steps });
     }
     let in_slots = || view.slots().filter_map(|(_, slot)| slot.node).map(|(name, _)| name);
@@ -66,6 +66,31 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             has_deadline: false,
             steps: made.steps,
         });
+    }
+}
+
+/// A quarantine is about a machine: when that is gone for good, nobody is left to be kept out, or to be returned.
+pub fn quarantines(view: &View<'_>, draft: &mut Draft) {
+    let observed = &view.input.observed;
+    let (Some(nodes), Some(_)) = (observed.cluster.nodes.whole(), observed.cloud.instances.whole()) else { return };
+    for (node, quarantine) in &view.input.ledger.head.quarantined {
+        // A machine that lives, or of which nobody knows, may register again under its name.
+        let may_return = |slot: &SlotView<'_>| {
+            let claimed = slot.record.and_then(|record| record.node.as_ref()) == Some(node);
+            let launched = slot.record.and_then(|record| record.launched);
+            let older = launched.is_some_and(|at| at <= quarantine.at);
+            let alive = !matches!(slot.body, Body::Dead | Body::Nothing);
+            claimed || (slot.node.is_none() && older && alive)
+        };
+        if nodes.contains_key(node) || view.shrunk.is_some() || view.slots().any(|(_, slot)| may_return(slot)) {
+            continue;
+        }
+        let (on, reason) = (Thing::Fleet, Reason::Bookkeeping);
+        let change = LedgerChange::Return { node: node.clone() };
+        let id = step_id("unquarantine", node, 0);
+        let one = super::steps::step(id.to_string(), &on, Action::Record(change), &reason);
+        let wanted = format!("forget the quarantine of {node}, which is gone");
+        draft.courses.push(super::steps::course(&on, wanted, &reason, vec![one]));
     }
 }
 

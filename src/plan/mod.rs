@@ -15,6 +15,7 @@ pub mod gates;
 pub mod harm;
 pub mod health;
 pub mod launch;
+pub mod later;
 pub mod layout;
 pub mod marks;
 pub mod objects;
@@ -22,6 +23,7 @@ pub mod order;
 pub mod reservations;
 pub mod rollout;
 pub mod serving;
+pub mod shrink;
 pub mod slots;
 pub mod steps;
 #[cfg(test)]
@@ -45,10 +47,12 @@ pub fn plan(input: &PlanInput) -> Plan {
     let mut draft = Draft::default();
     reservations::plan(input, &mut draft);
     marks::pools(&view, &mut draft);
+    empty::listed_again(&view, &mut draft);
     slots::plan(&view, &mut draft);
     objects::plan(input, &view.harm, &mut draft);
     tide::plan(&view, &mut draft);
     marks::plan(&view, &mut draft);
+    marks::quarantines(&view, &mut draft);
     upcoming::plan(input, &view.harm, &mut draft);
     let left_out = gates::pass(&view, &mut draft);
     let mut held = draft.held;

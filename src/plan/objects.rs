@@ -15,8 +15,9 @@ use super::draft::Draft;
 use super::harm::Harm;
 use super::steps::{course, held, step};
 use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step, WaitingOn};
-use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Thing, Verb, digest_of};
-use crate::ids::{QuotaName, StepId};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
+use crate::fleet::tide::Phase;
+use crate::ids::{PoolName, QuotaName, StepId};
 use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
 use judge::{Change, Judged};
 use quotas::{Pair, Shift};
@@ -294,6 +295,19 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
     one.effects = Effects::one(Verb::Apply, on, amount);
     one.disruption = disruption;
     one
+}
+
+/// The pools of which a wanted object gives less than the one that is there, where no tide takes it away: a tide that is
+/// not high moves quotas by itself.
+pub fn lowered(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
+    let key = &wanted.key;
+    let moving = input.target.tides.values().any(|phase| *phase != Phase::High);
+    if !quotas::gives_quota(key) || (moving && is_tidal(input, key)) {
+        return BTreeSet::new();
+    }
+    let seen = input.observed.cluster.objects.seen().get(key).map(|seen| &seen.body);
+    let lowers = quotas::shift(seen, Some(&wanted.body)).lowers;
+    lowers.iter().filter_map(|(flavor, _)| quotas::pool_of(input, flavor)).collect()
 }
 
 /// Whether a tide moves the amounts of this object.

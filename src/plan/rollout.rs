@@ -1,98 +1,114 @@
 //! Moving running nodes to a new template or cut: who may go now, by the pool's budget, canary and windows.
 //!
-//! The unit is what one gang ties together: with `when: drain` it counts as one however many nodes it spans, so a gang
-//! that is wider than the budget moves as a whole instead of waiting for ever. With `when: idle` a node goes when it is
-//! empty, and nobody is touched.
+//! The unit is what one gang ties together: it moves as a whole, and counts as the nodes that it spans. One that is
+//! wider than the budget moves alone, instead of waiting for ever. Nodes that nobody uses go first, so that work that
+//! has to move finds new ones. With `when: idle` a node goes when it is empty, and nobody is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::harm::{Gang, gang_of};
-use super::layout::CUT_RULE;
+use super::layout::is_order;
 use super::types::WaitingOn;
 use super::view::{Body, PoolView, SlotView, View};
+use crate::effect::marks::STARTING_TAINT;
 use crate::fleet::updates::{Opening, When, opening_at};
 use crate::ids::SlotId;
 
-/// How long one node takes from the first cordon to being back, roughly: for estimates.
-const ONE_NODE: SignedDuration = SignedDuration::from_mins(15);
+/// How long a node may take from the first cordon to being back, beside what its work needs to save itself: what its
+/// steps may take, together.
+const ONE_NODE: SignedDuration = SignedDuration::from_mins(30);
 
 /// Who may move now, and why the others may not.
 #[derive(Debug, Default)]
 pub struct Rollout {
     pub go: BTreeSet<SlotId>,
     pub wait: BTreeMap<SlotId, WaitingOn>,
-    /// When the last will be done, if nothing comes between.
+    /// All of them, as they will go.
+    pub order: Vec<SlotId>,
+    /// When the last will be done at the latest, if nothing comes between.
     pub done_by: Option<Timestamp>,
     /// Gangs that are wider than the budget, with how many nodes they span.
     pub wide: Vec<(String, usize)>,
 }
 
-/// Decides for the slots of a pool that want to move. `moved` are those that are as wanted already.
-pub fn rollout(view: &View<'_>, pool: &PoolView<'_>, want: &[&SlotView<'_>], moved: &[&SlotView<'_>]) -> Rollout {
+/// Slots that move together.
+type Unit<'s, 'a> = Vec<&'s SlotView<'a>>;
+
+/// Decides for the slots of a pool that want to move. `moved` are those that are as wanted already, `leaving` those that
+/// go out of service for another reason.
+pub fn rollout(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    want: &[&SlotView<'_>],
+    moved: &[&SlotView<'_>],
+    leaving: &[&SlotView<'_>],
+) -> Rollout {
     let mut out = Rollout::default();
     let updates = &pool.spec.updates;
-    // What was begun goes on, whatever the clock says now: half a change is worse than either end.
-    let (begun, fresh): (Vec<&SlotView<'_>>, Vec<&SlotView<'_>>) =
-        want.iter().copied().partition(|slot| is_begun(slot));
-    out.go.extend(begun.iter().map(|slot| slot.id.clone()));
+    // What was begun goes on, whatever the clock says now, with all that a gang ties to it: half a change is worse than
+    // either end. A node that was never let in is nobody's loss.
+    let goes_on = |slot: &&SlotView<'_>| is_begun(slot) || is_away(slot);
+    let (begun, fresh): (Vec<Unit<'_, '_>>, Vec<Unit<'_, '_>>) =
+        units(view, updates.when, want).into_iter().partition(|unit| unit.iter().any(goes_on));
+    out.go.extend(begun.iter().flatten().map(|slot| slot.id.clone()));
+    out.order.extend(begun.iter().chain(&fresh).flatten().map(|slot| slot.id.clone()));
     if fresh.is_empty() {
         return out;
     }
-    let wait_all = |out: &mut Rollout, why: WaitingOn| {
-        out.wait.extend(fresh.iter().map(|slot| (slot.id.clone(), why.clone())));
-    };
     let opens = match opening_at(&updates.windows, &view.standing.time_zone, view.now) {
         Opening::Open { .. } => None,
         Opening::Closed { opens } => Some(opens),
     };
-    let units = units(view, updates.when, &fresh);
     let canary = updates.canary.as_ref();
+    let moved: Vec<&SlotView<'_>> = moved.iter().copied().filter(|slot| !is_away(slot)).collect();
     // What is away comes back as it is wanted: it is being tried.
-    let was_there = |slot: &&SlotView<'_>| slot.record.is_some_and(|record| record.generation > 0);
-    let coming = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body != Body::Serving);
-    let tried = moved.len() + begun.len() + coming.filter(was_there).count();
+    let coming = pool.slots.iter().filter(|slot| slot.part.is_some() && is_away(slot) && slot.generation() > 0);
+    let coming = coming.filter(|slot| !out.go.contains(&slot.id));
+    let tried = moved.len() + out.go.len() + coming.count();
     let first = canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
-    let watch = canary.and_then(|canary| watched(view, canary.r#for.signed(), moved, first));
-    out.done_by = estimate(view, opens.flatten(), watch, units.len(), updates.max_unavailable);
+    let watch = canary.and_then(|canary| watched(view, canary.r#for.signed(), &moved, first));
+    let mut used = unavailable(pool, &begun, leaving);
+    let mut canaries = first.saturating_sub(tried);
+    let pace = Pace { used, canaries, watch, is_tried: moved.len() >= first };
+    out.done_by = estimate(view, pool, &fresh, &pace);
     if let Some(opens) = opens {
         let why = opens.map_or_else(|| WaitingOn::Person("its update windows never open".into()), WaitingOn::Until);
-        wait_all(&mut out, why);
+        out.wait.extend(fresh.iter().flatten().map(|slot| (slot.id.clone(), why.clone())));
         return out;
     }
-    let away = unavailable(view, pool);
     let allowed = usize::try_from(updates.max_unavailable).unwrap_or(usize::MAX);
-    let mut room = allowed.saturating_sub(away);
-    let mut canaries = first.saturating_sub(tried);
-    for unit in units {
-        let name = |slot: &&SlotView<'_>| slot.id.clone();
+    let mut alone = out.go.is_empty() && !pool.slots.iter().any(|slot| is_moving(view, pool, slot));
+    for unit in fresh {
+        let left = allowed.saturating_sub(used);
+        // A gang of any width goes where nothing else moves: there is no smaller part of it.
+        let fits = unit.len() <= left || (unit.len() > allowed && allowed > 0 && alone);
         let busy = unit.iter().find_map(|slot| busy_with(view, slot));
-        let why = if updates.when == When::Idle && busy.is_some() {
-            busy.map(|name| WaitingOn::Gang { name })
-        } else if canary.is_some() && tried < first && canaries == 0 {
-            Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(first), used: narrow(tried) })
+        if unit.len() > allowed.max(1) {
+            out.wide.push((busy.clone().unwrap_or_default(), unit.len()));
+        }
+        let why = if let Some(name) = busy.filter(|_| updates.when == When::Idle) {
+            Some(WaitingOn::Gang { name })
+        } else if canary.is_some() && tried < first && unit.len() > canaries && !alone {
+            Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(first), used: narrow(first - canaries) })
         } else if canary.is_some() && tried >= first && moved.len() < first {
             // The canaries are on their way: there is nothing to watch yet.
             Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(first), used: narrow(first) })
         } else if let Some(until) = watch.filter(|_| tried >= first) {
             Some(WaitingOn::Until(until))
-        } else if room == 0 {
+        } else if !fits {
             let name = format!("updates.maxUnavailable of pool/{}", pool.name);
-            Some(WaitingOn::Budget { name, allowed: updates.max_unavailable, used: narrow(allowed.max(away)) })
+            Some(WaitingOn::Budget { name, allowed: updates.max_unavailable, used: narrow(used) })
         } else {
             None
         };
         match why {
-            Some(why) => out.wait.extend(unit.iter().map(|slot| (name(slot), why.clone()))),
+            Some(why) => out.wait.extend(unit.iter().map(|slot| (slot.id.clone(), why.clone()))),
             None => {
-                room -= 1;
+                (used, alone) = (used + unit.len(), false);
                 canaries = canaries.saturating_sub(unit.len());
-                if unit.len() > allowed {
-                    let gang = busy_with(view, unit[0]).unwrap_or_default();
-                    out.wide.push((gang, unit.len()));
-                }
-                out.go.extend(unit.iter().map(name));
+                out.go.extend(unit.iter().map(|slot| slot.id.clone()));
             }
         }
     }
@@ -104,6 +120,25 @@ fn is_begun(slot: &SlotView<'_>) -> bool {
     slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut")
 }
 
+/// Whether a slot has no node in service: none at all, or one that is not let in yet.
+fn is_away(slot: &SlotView<'_>) -> bool {
+    let starting = |taint: &crate::fleet::launch::Taint| taint.key == STARTING_TAINT;
+    slot.body != Body::Serving || slot.node.is_some_and(|(_, node)| node.taints.iter().any(starting))
+}
+
+/// Whether a slot's node is on its way out or in. A slot that lacks one for long, because there is none to be had, moves
+/// nothing.
+fn is_moving(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
+    let recent = |at: &Timestamp| view.now.duration_since(*at) < SignedDuration::from_hours(1);
+    let removed = || view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
+    let is_removed = || removed().any(|(index, at)| *index == slot.id.index && recent(at));
+    match slot.body {
+        Body::Nothing | Body::Missing | Body::Odd => slot.part.is_some() && is_removed(),
+        Body::Serving => is_begun(slot) || is_away(slot),
+        Body::InFlight(_) | Body::Found(_) | Body::Starting | Body::Dying | Body::Dead => slot.part.is_some(),
+    }
+}
+
 /// The first work that runs on a slot's node.
 fn busy_with(view: &View<'_>, slot: &SlotView<'_>) -> Option<String> {
     let (node, _) = slot.node?;
@@ -111,8 +146,8 @@ fn busy_with(view: &View<'_>, slot: &SlotView<'_>) -> Option<String> {
     Some(view.harm.workload(pod).map_or_else(|| pod.name.to_string(), |workload| workload.name.to_string()))
 }
 
-/// Slots that a gang ties together, smallest slot first.
-fn units<'s, 'a>(view: &View<'_>, when: When, slots: &[&'s SlotView<'a>]) -> Vec<Vec<&'s SlotView<'a>>> {
+/// Slots that a gang ties together: those that nobody uses first, then the narrowest, then by their numbers.
+fn units<'s, 'a>(view: &View<'_>, when: When, slots: &[&'s SlotView<'a>]) -> Vec<Unit<'s, 'a>> {
     if when == When::Idle {
         return slots.iter().map(|slot| vec![*slot]).collect();
     }
@@ -125,19 +160,20 @@ fn units<'s, 'a>(view: &View<'_>, when: When, slots: &[&'s SlotView<'a>]) -> Vec
             sets.union(place, other);
         }
     }
-    let mut units: BTreeMap<usize, Vec<&SlotView<'_>>> = BTreeMap::new();
+    let mut units: BTreeMap<usize, Unit<'s, 'a>> = BTreeMap::new();
     for (place, slot) in slots.iter().enumerate() {
         units.entry(sets.find(place)).or_default().push(slot);
     }
+    let is_used = |slot: &&SlotView<'_>| slot.node.is_some_and(|(node, _)| !view.harm.pods_on(node).is_empty());
     let mut units: Vec<_> = units.into_values().collect();
-    units.sort_by(|a, b| a[0].id.cmp(&b[0].id));
+    units.sort_by_cached_key(|unit| (unit.iter().any(is_used), unit.len(), unit[0].id.clone()));
     units
 }
 
 /// Until when the canaries are watched; none once that is over.
 fn watched(view: &View<'_>, length: SignedDuration, moved: &[&SlotView<'_>], first: usize) -> Option<Timestamp> {
     let since = |slot: &&SlotView<'_>| {
-        let cut = slot.record?.remedies.iter().filter(|one| one.rule == CUT_RULE).map(|one| one.at).max();
+        let cut = slot.record?.remedies.iter().filter(|one| is_order(one)).map(|one| one.at).max();
         cut.max(slot.record?.launched)
     };
     let mut since: Vec<Timestamp> = moved.iter().filter_map(since).collect();
@@ -147,23 +183,82 @@ fn watched(view: &View<'_>, length: SignedDuration, moved: &[&SlotView<'_>], fir
     (until > view.now).then_some(until)
 }
 
-/// Nodes of a pool that are out of service now: what one gang tied together counts as one.
-fn unavailable(view: &View<'_>, pool: &PoolView<'_>) -> usize {
-    let away = pool.slots.iter().filter(|slot| slot.part.is_some());
-    let away: Vec<&SlotView<'_>> = away.filter(|slot| slot.body != Body::Serving || is_begun(slot)).collect();
-    units(view, pool.spec.updates.when, &away).len()
+/// How many nodes of a pool are out of service, or about to be: because that was begun, or for another reason.
+fn unavailable(pool: &PoolView<'_>, begun: &[Unit<'_, '_>], leaving: &[&SlotView<'_>]) -> usize {
+    let going: BTreeSet<&SlotId> = begun.iter().flatten().chain(leaving).map(|slot| &slot.id).collect();
+    let out = |slot: &&SlotView<'_>| is_away(slot) || is_begun(slot) || going.contains(&slot.id);
+    pool.slots.iter().filter(|slot| slot.part.is_some()).filter(out).count()
 }
 
-fn estimate(
-    view: &View<'_>,
-    opens: Option<Timestamp>,
+/// What an estimate begins with.
+struct Pace {
+    /// Nodes that are out now.
+    used: usize,
+    /// Nodes that are still to be tried first.
+    canaries: usize,
+    /// Until when those that were tried are watched.
     watch: Option<Timestamp>,
-    units: usize,
-    at_once: u32,
-) -> Option<Timestamp> {
-    let rounds = u32::try_from(units).ok()?.div_ceil(at_once.max(1));
-    let begins = [opens, watch].into_iter().flatten().max().unwrap_or(view.now);
-    begins.checked_add(ONE_NODE.checked_mul(i32::try_from(rounds).ok()?)?).ok()
+    /// All that are tried first are there.
+    is_tried: bool,
+}
+
+/// When the last will be back, if each takes as long as it may: the canary is watched, nothing begins outside the
+/// windows, and no more is out at once than may be. None where nobody can say.
+fn estimate(view: &View<'_>, pool: &PoolView<'_>, fresh: &[Unit<'_, '_>], pace: &Pace) -> Option<Timestamp> {
+    let updates = &pool.spec.updates;
+    let is_busy = |unit: &Unit<'_, '_>| unit.iter().any(|slot| busy_with(view, slot).is_some());
+    if updates.when == When::Idle && fresh.iter().any(is_busy) {
+        return None;
+    }
+    let mut open_until = Timestamp::MIN;
+    let mut begins = |at: Timestamp| match opening_at(&updates.windows, &view.standing.time_zone, at) {
+        _ if at < open_until => Some(at),
+        Opening::Open { until } => {
+            open_until = until.unwrap_or(Timestamp::MAX);
+            Some(at)
+        }
+        Opening::Closed { opens } => opens,
+    };
+    let lasts = |batch: &[Unit<'_, '_>]| {
+        let saves = batch.iter().flatten().filter_map(|slot| saves_within(view, slot)).max();
+        ONE_NODE.checked_add(saves.unwrap_or_default())
+    };
+    let (mut at, mut left) = (view.now, fresh);
+    if pace.used > 0 {
+        at = at.checked_add(ONE_NODE).ok()?;
+    }
+    if let Some(canary) = updates.canary.as_ref().filter(|_| !pace.is_tried) {
+        if pace.canaries > 0 {
+            let (batch, rest) = left.split_at(together(left, pace.canaries));
+            at = begins(at)?.checked_add(lasts(batch)?).ok()?;
+            left = rest;
+        }
+        at = at.checked_add(canary.r#for.signed()).ok()?;
+    }
+    at = at.max(pace.watch.unwrap_or(at));
+    while !left.is_empty() {
+        let (batch, rest) = left.split_at(together(left, usize::try_from(updates.max_unavailable).ok()?));
+        at = begins(at)?.checked_add(lasts(batch)?).ok()?;
+        left = rest;
+    }
+    Some(at)
+}
+
+/// How many of these go together: as many as have no more nodes than allowed, and one in any case.
+fn together(units: &[Unit<'_, '_>], allowed: usize) -> usize {
+    let mut nodes = 0;
+    let fits = |unit: &&Unit<'_, '_>| {
+        nodes += unit.len();
+        nodes <= allowed
+    };
+    units.iter().take_while(fits).count().clamp(1, units.len().max(1))
+}
+
+/// How long the work on a slot's node may take to save itself.
+fn saves_within(view: &View<'_>, slot: &SlotView<'_>) -> Option<SignedDuration> {
+    let (node, _) = slot.node?;
+    let tiers = view.harm.pods_on(node).iter().filter_map(|pod| view.harm.tier_of(view.harm.workload(pod)?));
+    tiers.filter_map(|(_, tier)| tier.checkpoint.as_ref()).map(|checkpoint| checkpoint.deadline.signed()).max()
 }
 
 fn narrow(count: usize) -> u32 {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::draft::{Course, Draft};
-use super::drain::{Allowance, Drain, Purpose, Steps, drain, step_id};
+use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, step_id};
 use super::dress::{dress, release};
 use super::empty::leave;
 use super::launch::{self, Supply};
 use super::layout;
-use super::slots::{Shared, push, standing};
+use super::slots::{Shared, hold, push, standing};
 use super::steps::held;
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
@@ -20,7 +20,6 @@ use crate::ids::{NodeName, Uid};
 use crate::observed::PodSeen;
 
 /// What a node in service needs.
-#[allow(clippy::too_many_arguments)]
 pub fn serving(
     view: &View<'_>,
     pool: &PoolView<'_>,
@@ -28,8 +27,6 @@ pub fn serving(
     wish: &Wish,
     shared: &mut Shared,
     ready: &mut layout::Ready,
-    held_by: Option<WaitingOn>,
-    done_by: Option<jiff::Timestamp>,
     draft: &mut Draft,
 ) {
     let on = thing(pool.name);
@@ -38,8 +35,8 @@ pub fn serving(
     if let Wish::Dress { remove_starting, .. } = wish {
         return dress(view, pool, slot, node, seen, *remove_starting, wish.reason().clone(), draft);
     }
-    if let Wish::Watch { .. } = wish {
-        return;
+    if let Wish::Watch { reason, until } = wish {
+        return hold(draft, &on, sentence, reason.clone(), WaitingOn::Until(*until));
     }
     if let Wish::Quarantine { reason, treated: Some(treated) } = wish {
         return quarantine(slot, node, reason, treated, view, draft);
@@ -57,13 +54,12 @@ pub fn serving(
         Wish::Cut { .. } | Wish::Replace { .. } if !begun => ready.take(view, pool, slot).err(),
         _ => None,
     };
-    let unready = unready.map(|(profile, keep)| WaitingOn::Budget {
+    // The tail is planned in any case, so that what waits shows its effects.
+    let waits = unready.map(|(profile, keep)| WaitingOn::Budget {
         name: format!("keepReady of {profile} in pool/{}", pool.name),
         allowed: keep,
         used: keep,
     });
-    // The tail is planned in any case, so that what waits shows its effects.
-    let waits = held_by.or(unready);
     let mut allowance = Allowance::default();
     let allowance = if waits.is_some() { &mut allowance } else { &mut shared.allowance };
     let drained = drain(view, allowance, slot, &purpose);
@@ -85,22 +81,30 @@ pub fn serving(
         steps: made.steps,
     };
     match (waits, partly) {
-        (Some(waiting_on), _) => draft.held.push(Held { done_by, ..course.held(waiting_on) }),
+        (Some(waiting_on), None) => draft.held.push(course.held(waiting_on)),
         (None, None) if course.steps.is_empty() => {}
         (None, None) => draft.courses.push(course),
+        (Some(waiting_on), Some(_)) => {
+            let course = Course { steps: Vec::new(), ..course };
+            draft.held.push(rest(view, node, wish, &course, waiting_on));
+        }
         (None, Some(waiting_on)) => {
-            let mut rest = held(&on, sentence, wish.reason().clone(), waiting_on);
-            // What a budget keeps for later is part of what is asked for now.
-            let pods = left_on(view, node, &course);
-            rest.disruption = view.harm.hit(&pods);
-            rest.effects = wish.effects(&on);
-            rest.effects.add(&super::drain::drained(view, &on, &rest.disruption, &pods));
-            draft.held.push(rest);
+            draft.held.push(rest(view, node, wish, &course, waiting_on));
             if partly_begun {
                 draft.courses.push(course);
             }
         }
     }
+}
+
+/// What is left of a wish that goes only so far: what a budget keeps for later is part of what is asked for now.
+fn rest(view: &View<'_>, node: &NodeName, wish: &Wish, course: &Course, waiting_on: WaitingOn) -> Held {
+    let pods = left_on(view, node, course);
+    let disruption = view.harm.hit(&pods);
+    let mut effects = wish.effects(&course.on);
+    effects.add(&drained_at_most(view, &course.on, &pods));
+    let held = held(&course.on, course.wanted.clone(), course.reason.clone(), waiting_on);
+    Held { effects, disruption, ..held }
 }
 
 /// What is on a node and is not sent away by this course.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::draft::{Course, Draft};
 use super::drain::{Allowance, Pressure, Purpose, Steps};
 use super::empty::empty_slot;
+use super::later::later;
 use super::launch::Room;
 use super::layout;
 use super::rollout::rollout;
@@ -40,20 +41,23 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         let moving: Vec<&SlotView<'_>> = pool.slots.iter().filter(moves).collect();
         let stays = |slot: &&SlotView<'_>| slot.body == Body::Serving && !moves(slot);
         let settled: Vec<&SlotView<'_>> = pool.slots.iter().filter(stays).collect();
-        let rollout = rollout(view, pool, &moving, &settled);
+        // What this plan takes out of service for another reason is away too.
+        let leaves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::takes_out) && !moves(slot);
+        let leaving: Vec<&SlotView<'_>> = pool.slots.iter().filter(|slot| slot.part.is_some()).filter(leaves).collect();
+        let rollout = rollout(view, pool, &moving, &settled, &leaving);
         for (gang, nodes) in &rollout.wide {
-            draft
-                .note(thing(pool.name), format!("{gang} spans {nodes} nodes and moves as one, whatever the budget is"));
+            let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
+            draft.note(thing(pool.name), text);
         }
+        let mut later = later(view, pool, &wishes, &rollout);
         let mut ready = layout::Ready::new(view, pool);
         for slot in &pool.slots {
             match wishes.get(&slot.id) {
                 None => empty_slot(view, pool, slot, &mut shared, draft),
-                Some(wish) => {
-                    let held = rollout.wait.get(&slot.id).filter(|_| wish.is_rollout()).cloned();
-                    let done_by = rollout.done_by.filter(|_| wish.is_rollout());
-                    serving(view, pool, slot, wish, &mut shared, &mut ready, held, done_by, draft);
-                }
+                Some(wish) => match later.remove(&slot.id) {
+                    Some(later) => draft.held.push(later),
+                    None => serving(view, pool, slot, wish, &mut shared, &mut ready, draft),
+                },
             }
         }
     }

@@ -136,7 +136,8 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
             nodes: Vec::new(),
             wanted,
             reason: reason.clone(),
-            has_deadline: true,
+            // Under a freeze a tide holds its phase.
+            has_deadline: false,
             steps: made.steps,
         };
         match young.filter(|until| *until > view.now) {

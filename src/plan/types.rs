@@ -222,7 +222,12 @@ pub enum WaitingOn {
         allowed: Usd,
         wanted: Usd,
     },
-    Approval(Digest),
+    /// Somebody's word, by name: what is asked for is more than a limit lets through.
+    Approval {
+        digest: Digest,
+        /// The limit, and how far this goes beyond it.
+        why: String,
+    },
     Frozen(Freeze),
     /// The node carries the annotation.
     HandsOff(NodeName),
@@ -312,7 +317,7 @@ impl Plan {
         let mut sum = Effects::default();
         self.steps.iter().for_each(|step| sum.add(&step.effects));
         let waits = self.held.iter().filter(|held| held.waiting_on.comes_by_itself());
-        let waits = waits.filter(|held| !matches!(held.waiting_on, WaitingOn::Approval(_)));
+        let waits = waits.filter(|held| !matches!(held.waiting_on, WaitingOn::Approval { .. }));
         waits.for_each(|held| sum.add(&held.effects));
         sum
     }
@@ -370,7 +375,7 @@ impl WaitingOn {
                 | Self::Step(_)
                 | Self::Gang { .. }
                 | Self::DisruptionBudget(_)
-                | Self::Approval(_)
+                | Self::Approval { .. }
         )
     }
 }

@@ -9,17 +9,19 @@ use jiff::tz::TimeZone;
 use super::draft::Draft;
 use super::harm::Harm;
 use super::types::{Disruption, PlanInput, Upcoming};
-use crate::effect::Thing;
+use crate::effect::{Action, ClusterAction, Thing};
 use crate::fleet::Change;
 use crate::fleet::layout::WHOLE;
 use crate::fleet::quota::Amount;
 use crate::fleet::target::{Part, PoolTarget, Purpose};
 use crate::fleet::tide::Phase;
-use crate::ids::{InstanceId, NodeName, PoolName, TideName};
+use crate::ids::{InstanceId, NodeName, PoolName, TideName, WorkloadUid};
+use crate::observed::PodSeen;
 
 pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
     let zone = input.target.standing.time_zone.zone();
-    let nodes = LazyCell::new(|| Nodes::of(input, harm));
+    let moved = moved(draft);
+    let nodes = LazyCell::new(|| Nodes::of(input, harm, moved));
     // A node is emptied once: what comes to it afterwards does not run yet.
     let mut emptied: BTreeSet<(&PoolName, u32)> = BTreeSet::new();
     for (at, changes) in &input.upcoming {
@@ -48,18 +50,31 @@ pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
     }
 }
 
+/// Workloads that this plan itself moves: when the tide turns next, they are elsewhere.
+fn moved(draft: &Draft) -> BTreeSet<WorkloadUid> {
+    let actions = draft.courses.iter().flat_map(|course| &course.steps).map(|step| &step.action);
+    let moved = actions.filter_map(|action| match action {
+        Action::Cluster(ClusterAction::Suspend { workload, .. } | ClusterAction::Ask { workload, .. }) => {
+            Some(workload.clone())
+        }
+        _ => None,
+    });
+    moved.collect()
+}
+
 /// The nodes of slots, and who is on them.
 struct Nodes<'a, 'h> {
+    moved: BTreeSet<WorkloadUid>,
     input: &'a PlanInput,
     harm: &'h Harm<'a>,
     by_instance: BTreeMap<&'a InstanceId, &'a NodeName>,
 }
 
 impl<'a, 'h> Nodes<'a, 'h> {
-    fn of(input: &'a PlanInput, harm: &'h Harm<'a>) -> Self {
+    fn of(input: &'a PlanInput, harm: &'h Harm<'a>, moved: BTreeSet<WorkloadUid>) -> Self {
         let nodes = input.observed.cluster.nodes.seen().iter();
         let by_instance = nodes.filter_map(|(name, node)| Some((node.instance.as_ref()?, name))).collect();
-        Self { input, harm, by_instance }
+        Self { moved, input, harm, by_instance }
     }
 
     fn hit(&self, pool: &PoolName, slots: &[u32]) -> Disruption {
@@ -68,7 +83,9 @@ impl<'a, 'h> Nodes<'a, 'h> {
             let slot = ledger.slots.get(slot)?;
             slot.node.as_ref().or_else(|| self.by_instance.get(slot.instance.as_ref()?).copied())
         };
-        let pods: Vec<_> = slots.iter().filter_map(node).flat_map(|node| self.harm.pods_on(node)).copied().collect();
+        let pods = slots.iter().filter_map(node).flat_map(|node| self.harm.pods_on(node)).copied();
+        let stays = |pod: &&PodSeen| pod.workload.as_ref().is_none_or(|workload| !self.moved.contains(workload));
+        let pods: Vec<_> = pods.filter(stays).collect();
         self.harm.hit(&pods)
     }
 }

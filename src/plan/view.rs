@@ -13,7 +13,7 @@ use crate::effect::marks::{CORDON, Mark};
 use crate::effect::{Counts, Intent, LaunchRequest, Slot};
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::fleet::target::{Part, PoolTarget, Purpose};
-use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, SlotId};
+use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, SlotId};
 use crate::observed::{InstanceSeen, InstanceState, NodeSeen};
 
 /// How long an instance that was just launched may be missing from the list: EC2 is eventually consistent.
@@ -156,12 +156,18 @@ fn tagged<'a>(
 }
 
 /// Too much of what we know of is missing: the answer is wrong, or something terrible happened. A terminated instance
-/// that is listed is not missing.
+/// that is listed is not missing, and neither is one that we told to end ourselves.
 fn shrunk(input: &PlanInput, remembered: &BTreeSet<&InstanceId>) -> Option<(Counts, Counts)> {
     let listed = input.observed.cloud.instances.seen();
     let nodes = input.observed.cluster.nodes.seen();
     let slots = || input.ledger.pools.values().flat_map(|pool| pool.slots.values());
+    // What was launched a moment ago may not be listed yet; what we told to end, and what stood on a block that is over,
+    // is meant to be gone.
+    let over: BTreeSet<&ReservationId> = slots().filter_map(|slot| slot.reservation.as_ref()).collect();
+    let over: BTreeSet<&ReservationId> = over.into_iter().filter(|id| super::ends::is_over(input, id)).collect();
+    let ended = |slot: &&Slot| slot.reservation.as_ref().is_some_and(|id| over.contains(id));
     let old = |slot: &&Slot| slot.launched.is_none_or(|at| input.now.duration_since(at) > FRESH);
+    let old = |slot: &&Slot| old(slot) && !ended(slot) && !slot.leaving;
     let fresh = slots().filter(|slot| slot.instance.is_some() && !old(slot)).count();
     let claimed: Vec<&NodeName> = slots().filter_map(|slot| slot.node.as_ref()).collect();
     let known = Counts { instances: count(remembered.len().saturating_sub(fresh)), nodes: count(claimed.len()) };

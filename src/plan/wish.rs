@@ -39,9 +39,10 @@ pub enum Wish {
         reason: Reason,
         treated: Option<Treated>,
     },
-    /// Treated, and kept out of service until it shows nothing any more.
+    /// Treated, and as it is until it shows nothing any more, or the remedy did not help.
     Watch {
         reason: Reason,
+        until: Timestamp,
     },
     Cut {
         reason: Reason,
@@ -149,17 +150,17 @@ fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
     let done = treated(view, remedy, rule);
     match remedy {
         Remedy::Report => None,
-        Remedy::Reboot if begun => slot.mark.is_some().then_some(Wish::Watch { reason }),
+        Remedy::Reboot if begun.is_some() => begun.map(|until| Wish::Watch { reason, until }),
         Remedy::Reboot => Some(Wish::Reboot { reason, treated: done }),
         // Returned by a person within the time that a remedy is given: so it is well.
-        Remedy::Quarantine if begun => None,
+        Remedy::Quarantine if begun.is_some() => None,
         Remedy::Quarantine => Some(Wish::Quarantine { reason, treated: Some(done) }),
         Remedy::Replace if slot.is_existing() => {
             let treated = Some(Treated { remedy: Remedy::Quarantine, ..done });
             Some(Wish::Quarantine { reason, treated })
         }
         Remedy::Replace => {
-            let treated = (!begun).then_some(done);
+            let treated = begun.is_none().then_some(done);
             Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false })
         }
     }
@@ -178,7 +179,7 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     let ((_, node), part) = (slot.node?, slot.part?);
     let (to, laid_out) = layout::wanted(view, pool, slot)?;
     let state = layout::state(view, slot, node, laid_out);
-    if state == CutState::Done {
+    if matches!(state, CutState::Done | CutState::Coming) {
         return None;
     }
     let from = layout::current(view, pool, node);
@@ -201,7 +202,9 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         _ => {}
     }
     let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
-    let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout;
+    // One that was never cut, and is new or only claimed, was in no tide.
+    let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
+    let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
     let loans = view.standing.tides.iter().flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan)));
     let late = loans.filter(|(_, loan)| lent_before && loan.pool == *pool.name && Some(&loan.layout) == from);
     let late = late.map(|(tide, _)| tide).next();
@@ -234,6 +237,11 @@ impl Wish {
         matches!(self, Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })
     }
 
+    /// Whether the node serves nobody while it is granted.
+    pub fn takes_out(&self) -> bool {
+        matches!(self, Self::Remove { .. } | Self::Replace { .. } | Self::Reboot { .. } | Self::Cut { .. })
+    }
+
     pub fn why(&self) -> &'static str {
         match self {
             Self::Remove { .. } => "remove",
@@ -251,7 +259,7 @@ impl Wish {
             | Self::Replace { reason, .. }
             | Self::Reboot { reason, .. }
             | Self::Quarantine { reason, .. }
-            | Self::Watch { reason }
+            | Self::Watch { reason, .. }
             | Self::Cut { reason, .. }
             | Self::Dress { reason, .. } => reason,
             Self::Free => &Reason::LeftOver,
@@ -297,7 +305,8 @@ impl Wish {
             Self::Remove { .. } => format!("remove {node} from {slot}"),
             Self::Replace { .. } => format!("replace {node} in {slot}"),
             Self::Reboot { .. } => format!("boot {node} in {slot} again"),
-            Self::Quarantine { .. } | Self::Watch { .. } => format!("take {node} of {slot} out of service"),
+            Self::Quarantine { .. } => format!("take {node} of {slot} out of service"),
+            Self::Watch { .. } => format!("see {node} of {slot} well again"),
             Self::Cut { reason: Reason::Layout { to, .. }, .. } => format!("cut {node} in {slot} as {to}"),
             Self::Cut { .. } => format!("cut {node} in {slot} anew"),
             Self::Dress { .. } => format!("label {node} as {slot}"),

@@ -17,7 +17,7 @@ pub use json::{json, json_schema};
 pub use markdown::markdown;
 pub(super) use names::waiting_name;
 pub use saved::{Saved, load_saved, save};
-pub use words::command;
+pub use words::{command, count, dir_flag};
 
 use jiff::tz::TimeZone;
 
@@ -100,7 +100,7 @@ impl Shown<'_> {
 
     /// Whose word it needs.
     fn asks(&self) -> &'static str {
-        let waits = |held: &Held| matches!(held.waiting_on, WaitingOn::Approval(_));
+        let waits = |held: &Held| matches!(held.waiting_on, WaitingOn::Approval { .. });
         if self.plan.steps.iter().any(|step| step.consent == Consent::Asked) {
             "asks first"
         } else if self.plan.held.iter().any(waits) {

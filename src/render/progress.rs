@@ -5,21 +5,34 @@ use jiff::tz::TimeZone;
 use super::plan::words::{clean, count, length};
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange};
 use crate::observed::Market;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::status::{Event, EventKind};
+
+/// What a service says that has too much to do: it is asked again in a moment.
+const BUSY: [&str; 3] = ["RequestLimitExceeded", "Throttling", "TooManyRequests"];
 
 /// One line, without a break at its end; none for what nobody needs to read. Times are in the fleet's zone.
 pub fn line(event: &Event, plan: &Plan, zone: &TimeZone) -> Option<String> {
-    let said = happened(event, plan)?;
+    // Who reads lines and not bars reads how a step ended, once: that it began, and that it is asked again in a moment
+    // because the other side is busy, is routine.
+    let routine = match &event.kind {
+        EventKind::Started => true,
+        EventKind::Waiting { why } => {
+            let machine = plan.step(&event.step).is_some_and(|step| waits_for_a_machine(&step.action));
+            machine || BUSY.iter().any(|busy| why.contains(busy))
+        }
+        _ => false,
+    };
+    let said = happened(event, plan).filter(|_| !routine)?;
     Some(format!("{}  {said}", zone.to_datetime(event.at).strftime("%H:%M:%S")))
 }
 
 /// The same without the time.
 pub fn happened(event: &Event, plan: &Plan) -> Option<String> {
     let step = plan.step(&event.step);
-    let what = step.map_or_else(|| event.step.to_string(), |step| action(&step.action));
+    let what = step.map_or_else(|| event.step.to_string(), self::step);
     // What is only remembered or waited for is told when it goes wrong.
-    let quiet = step.is_some_and(|step| matches!(step.action, Action::Record(_) | Action::Await(Fact::Settled(_))));
+    let quiet = step.is_some_and(|step| matches!(step.action, Action::Record(_) | Action::Await(_)));
     let takes_time = step.is_some_and(|step| takes_time(&step.action));
     match &event.kind {
         EventKind::Started | EventKind::Succeeded if quiet => None,
@@ -32,7 +45,7 @@ pub fn happened(event: &Event, plan: &Plan) -> Option<String> {
         EventKind::Waiting { why } => Some(format!("{what}: {}", clean(why))),
         EventKind::Failed { class, why } => Some(format!("{what}: failed ({}): {}", clean(class), clean(why))),
         EventKind::Dropped { after } => {
-            let before = plan.step(after).map_or_else(|| after.to_string(), |step| action(&step.action));
+            let before = plan.step(after).map_or_else(|| after.to_string(), self::step);
             Some(format!("{what}: left out, because this was not done: {before}"))
         }
         EventKind::Frozen { by, reason } => {
@@ -40,6 +53,24 @@ pub fn happened(event: &Event, plan: &Plan) -> Option<String> {
         }
         EventKind::NotApproved { why } => Some(format!("{what}: left out, not approved: {}", clean(why))),
     }
+}
+
+/// Machines take the time that they take; people and their work are another matter.
+fn waits_for_a_machine(action: &Action) -> bool {
+    use Fact::{Active, Admitted, Free, Gone, Joined, LaidOut, Ready, Settled};
+    matches!(
+        action,
+        Action::Await(
+            Active(_)
+                | Admitted { .. }
+                | Free { .. }
+                | Gone(_)
+                | Joined { .. }
+                | LaidOut { .. }
+                | Ready(_)
+                | Settled(_)
+        )
+    )
 }
 
 /// Whether anybody has to wait for it, so that its beginning is told and not only its end.
@@ -51,7 +82,23 @@ fn takes_time(action: &Action) -> bool {
     }
 }
 
-/// What a step does, in a few words.
+/// What a step does, in a few words, with a workload by its name: actions know only its UID, the step is called by it.
+pub fn step(step: &Step) -> String {
+    let text = action(&step.action);
+    let uid = match &step.action {
+        Action::Cluster(
+            ClusterAction::Ask { workload, .. }
+            | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Resume { workload },
+        )
+        | Action::Await(Fact::Saved { workload, .. } | Fact::Released(workload)) => workload,
+        _ => return text,
+    };
+    let name = step.id.as_str().split_once(':').and_then(|(_, rest)| rest.rsplit_once('@')).map(|(name, _)| name);
+    name.map_or(text.clone(), |name| text.replace(uid.as_str(), name))
+}
+
+/// What an action does, in a few words.
 pub fn action(action: &Action) -> String {
     match action {
         Action::Cloud(action) => cloud(action),
@@ -124,13 +171,14 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Missing { slot, since: Some(_) } => format!("note that {slot} is missing"),
         LedgerChange::Missing { slot, since: None } => format!("note that {slot} is back"),
         LedgerChange::Lost { slot } => format!("note that {slot} is lost"),
-        LedgerChange::Removing { slot, .. } => format!("note that {slot} is removed"),
+        LedgerChange::Removing { slot, .. } | LedgerChange::Leaving { slot } => format!("note that {slot} is removed"),
         LedgerChange::Claimed { slot, node } => format!("claim {node} for {slot}"),
-        LedgerChange::Unclaimed { slot } => format!("release the node of {slot}"),
+        LedgerChange::Unclaimed { slot } => format!("let go of the node of {slot}"),
         LedgerChange::Closed { slot } => format!("close {slot}"),
         LedgerChange::Forgotten { pool } => format!("forget pool {pool}"),
         LedgerChange::Renamed { from, to } => format!("rename pool {from} to {to}"),
         LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),
+        LedgerChange::Return { node } => format!("forget the quarantine of {node}, which is gone"),
         LedgerChange::ReservationForgotten { reservation } => format!("forget reservation {reservation}"),
         LedgerChange::ReservationRenamed { from, to } => format!("rename reservation {from} to {to}"),
         LedgerChange::Lending { tide, since: Some(_) } => format!("note that {tide} lends"),

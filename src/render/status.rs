@@ -45,7 +45,11 @@ pub fn sentence(status: &Status) -> String {
         Verdict::Converged => "as git says".into(),
         Verdict::Changing if status.steps > 0 => {
             let steps = count(u32::try_from(status.steps).unwrap_or(u32::MAX), "step");
-            format!("not yet as git says: {steps} can be done now{waits}")
+            match u32::try_from(status.unapproved).unwrap_or(u32::MAX) {
+                0 => format!("not yet as git says: {steps} can be done now{waits}"),
+                1 => format!("not yet as git says: {steps}, 1 of them waits for an approval{waits}"),
+                more => format!("not yet as git says: {steps}, {more} of them wait for an approval{waits}"),
+            }
         }
         Verdict::Changing => format!("not yet as git says: {}{waits}", shortfall(status)),
         Verdict::Blocked if held > 0 => format!("not as git says, and waiting: {}", waits.trim_start_matches("; ")),
@@ -66,6 +70,7 @@ fn shortfall(status: &Status) -> String {
                 (pool.unready, "not ready"),
                 (pool.missing, "missing"),
                 (pool.surplus, "too many"),
+                (pool.uncut(), "not cut as wanted"),
             ];
             let states: Vec<String> = states
                 .iter()
@@ -203,7 +208,10 @@ impl Page<'_> {
         for tide in tides {
             rows.add_row([
                 tide.tide.to_string(),
-                phase(&tide.phase).into(),
+                match tide.closed {
+                    Some(_) => "low, held by its guard".into(),
+                    None => phase(&tide.phase).into(),
+                },
                 self.turn(tide),
                 tide.lent.to_string(),
                 tide.returning.to_string(),

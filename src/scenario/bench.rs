@@ -18,11 +18,12 @@ use super::command::{Command, From, Place, Run};
 use super::documents::Documents;
 use super::invariants::Watch;
 use super::print;
+use super::settle::settle;
 use crate::apply::{ApplyError, Patience, Report, StopSignal, apply, open_approval};
 use crate::audit::{Audited, audit};
 use crate::fleet::Fleet;
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, SlotId};
-use crate::plan::{Consent, Held, PlanInput, WaitingOn, plan};
+use crate::plan::{PlanInput, WaitingOn, plan};
 use crate::provider::World;
 use crate::provider::sim::Sim;
 use crate::round::{Options, input};
@@ -92,10 +93,6 @@ const PAUSE: Duration = Duration::secs(10);
 const IDLE: Duration = Duration::minutes(1);
 /// Rounds in a row without any progress after which whatever waits is said to be held.
 const MOST_IDLE: u32 = 6;
-/// How often a person says yes to what comes of one change.
-const MOST_APPROVALS: u32 = 8;
-/// The quiet ends before a tide turns.
-const A_MOMENT: SignedDuration = SignedDuration::from_secs(30);
 /// How often a task is polled before it is called stuck: two operators give way to each other all the time.
 const MOST_POLLS: u32 = 1_000_000;
 
@@ -107,6 +104,13 @@ impl Bench {
         sim.watch(Box::new(move |state, deed, moment| witness.borrow_mut().see(state, deed, moment)));
         let (documents, base) = (Documents::default(), base.to_path_buf());
         Self { sim, documents, fleet: None, approval: None, watch, gangs: 0, base, uid: "demo-0001".into() }
+    }
+
+    /// Another world at the same instant, with the same documents and nothing in it.
+    pub fn anew(&self) -> Result<Self, Wrong> {
+        let mut fresh = Self::new(self.sim.now(), self.sim.state().seed, &self.base);
+        fresh.set_documents(self.documents.clone())?;
+        Ok(fresh)
     }
 
     pub fn change_documents(&mut self, command: &Command) -> Result<Vec<String>, Wrong> {
@@ -128,7 +132,7 @@ impl Bench {
         let fleet = documents.fleet(self.sim.now())?;
         let target = fleet.target_at(self.sim.now());
         self.sim.furnish(&target)?;
-        self.watch.borrow_mut().rules(&target.standing);
+        self.watch.borrow_mut().rules(&target);
         (self.documents, self.fleet) = (documents, Some(fleet));
         Ok(())
     }
@@ -146,8 +150,8 @@ impl Bench {
             Run::Plan => self.look().map(|looked| print::plan(&looked.plan)),
             Run::Steps => self.look().map(|looked| print::steps(&looked.plan)),
             Run::Apply => self.round().map(|round| print::round(&round)),
-            Run::TwoOperators => {
-                let rounds = self.two_rounds(1)?;
+            Run::TwoOperators { seed, apart } => {
+                let rounds = self.two_rounds(*seed, apart.signed())?;
                 let one = |(number, round): (usize, &Round)| {
                     let lines = print::round(round);
                     lines.into_iter().map(move |line| format!("{}: {line}", number + 1)).collect::<Vec<_>>()
@@ -168,7 +172,7 @@ impl Bench {
                 }
                 Ok(Vec::new())
             }
-            Run::Settle => self.settle(),
+            Run::Settle => settle(self),
             Run::Faults => Ok(self.sim.struck().iter().map(|(name, count)| format!("{name}: {count}")).collect()),
             Run::Status => {
                 let looked = self.look()?;
@@ -176,7 +180,7 @@ impl Bench {
                 Ok(crate::render::status::human(&status, ".", false).lines().map(str::to_string).collect())
             }
             Run::Approve => self.approve(),
-            Run::Show => Ok(self.sim.summary().lines().map(str::to_string).collect()),
+            Run::Show => Ok(self.sim.summary(&jiff::tz::TimeZone::UTC).lines().map(str::to_string).collect()),
             Run::Calls => Ok(print::calls(&self.sim.state().calls)),
             Run::Health => Ok(print::nodes(&self.sim.state())),
         }
@@ -216,9 +220,13 @@ impl Bench {
     }
 
     /// A round of two operators at once, who know nothing of each other; the seed says who is faster when.
-    pub fn two_rounds(&mut self, seed: u64) -> Result<[Round; 2], Wrong> {
+    pub fn two_rounds(&mut self, seed: u64, apart: SignedDuration) -> Result<[Round; 2], Wrong> {
         let from = self.sim.now();
         let seats = [self.sim.seat(), self.sim.seat()];
+        if !apart.is_zero() {
+            self.notice_skew(apart);
+            seats[1].skew(apart);
+        }
         let seen = [RefCell::new(None), RefCell::new(None)];
         let mut events = [Vec::new(), Vec::new()];
         let mut ended = [None, None];
@@ -299,67 +307,31 @@ impl Bench {
         }
     }
 
-    /// Goes round until nothing is left to do, within the bound, and then makes no call: what must be so once nothing
-    /// goes wrong any more. A person approves whatever asks for it.
-    fn settle(&mut self) -> Result<Vec<String>, Wrong> {
-        let mut rounds = 0;
-        for _ in 0..MOST_APPROVALS {
-            let looked = self.look()?;
-            if !looked.plan.is_empty() {
-                self.approve()?;
-            }
-            let converged = self.converge(bound(&looked))?;
-            rounds += converged.rounds;
-            match converged.end {
-                End::Empty => {
-                    self.stays_quiet(100)?;
-                    return Ok(vec![format!("settled after {rounds} rounds")]);
-                }
-                End::Held(looked) if asks(&looked) => {}
-                End::Held(looked) if looked.plan.steps.is_empty() && all_may_wait(&looked.plan.held) => {
-                    return Ok(print::held(&looked.plan.held));
-                }
-                End::Held(looked) | End::Rounds(looked) => {
-                    let lines = print::plan(&looked.plan).join("\n    ");
-                    return Err(Wrong::broken(format!("it does not settle within {rounds} rounds:\n    {lines}")));
-                }
-            }
-        }
-        Err(Wrong::broken(format!("it asks for approvals for ever, {MOST_APPROVALS} of them were given")))
-    }
-
-    /// Rounds in which no call changes or tries to change anything; over at the next turn of a tide.
-    fn stays_quiet(&mut self, rounds: u32) -> Result<(), Wrong> {
-        let before = self.sim.state().calls.total;
-        for round in 1..=rounds {
-            let soon = self.sim.now().checked_add(A_MOMENT).unwrap_or(Timestamp::MAX);
-            if !self.fleet()?.transitions(self.sim.now(), soon).is_empty() {
-                break;
-            }
-            self.round()?;
-            let calls = self.sim.state().calls.clone();
-            if let Some(call) = calls.log.back().filter(|_| calls.total > before) {
-                let what = format!("{} {}: {}", call.verb, call.what, call.answer);
-                return Err(Wrong::broken(format!("in quiet round {round} somebody called {what}")));
-            }
-            self.sim.advance(Duration::secs(1));
-        }
-        Ok(())
-    }
-
-    fn approve(&mut self) -> Result<Vec<String>, Wrong> {
+    pub fn approve(&mut self) -> Result<Vec<String>, Wrong> {
         let looked = self.look()?;
-        let (digest, effects) = (&looked.plan.digest, &looked.plan.effects);
+        // By the plan, as the command line does: the same change asked for another day is another word.
+        let (digest, effects) = (Digest::from(looked.plan.id.as_str()), &looked.plan.effects);
         let opened = loop {
-            let opened = drive(open_approval(self.sim.world(), digest, effects, "a person"), || self.sim.crashed());
+            let opened = drive(open_approval(self.sim.world(), &digest, effects, "a person"), || self.sim.crashed());
             match opened {
                 Some(opened) => break opened,
                 None => self.sim.recover(),
             }
         };
         opened.map_err(|error| Wrong::new(error.to_string()))?;
-        self.approval = Some(digest.clone());
+        self.approval = Some(digest);
         Ok(print::effects(effects))
+    }
+
+    /// The operator's own clock is off by this.
+    pub fn skew(&self, by: SignedDuration) {
+        self.notice_skew(by);
+        self.sim.skew(by);
+    }
+
+    fn notice_skew(&self, by: SignedDuration) {
+        let mut watch = self.watch.borrow_mut();
+        watch.skew = watch.skew.max(by.abs());
     }
 
     /// Launches and terminations so far.
@@ -463,36 +435,6 @@ async fn operate(
     })
 }
 
-/// Rounds that a plan may take: each of its effects may have to wait for the one before, and a node takes two rounds.
-fn bound(looked: &Looked) -> u32 {
-    let work: u32 = looked.plan.effects.0.values().map(|amount| amount.count).sum();
-    work.saturating_mul(2).saturating_add(6)
-}
-
-fn asks(looked: &Looked) -> bool {
-    looked.plan.steps.iter().any(|step| step.consent == Consent::Asked)
-        || looked.plan.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval(_)))
-}
-
-/// A snapshot that lost too much stops everything, until a person has looked.
-fn all_may_wait(held: &[Held]) -> bool {
-    held.iter().all(may_wait) || held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Shrunk { .. }))
-}
-
-/// Whether something may wait for ever without anybody being wrong.
-fn may_wait(held: &Held) -> bool {
-    match &held.waiting_on {
-        WaitingOn::Gang { .. }
-        | WaitingOn::Person(_)
-        | WaitingOn::DisruptionBudget(_)
-        | WaitingOn::Guard { .. }
-        | WaitingOn::Limit { .. }
-        | WaitingOn::Capacity { .. } => true,
-        WaitingOn::Budget { name, .. } => name.contains("health limit"),
-        _ => false,
-    }
-}
-
 /// The first instant at which something that is held can be tried again.
 fn comes_back(looked: &Looked) -> Option<Timestamp> {
     let instants = looked.plan.held.iter().filter_map(|held| match &held.waiting_on {
@@ -509,7 +451,7 @@ fn waits_for_ever(looked: &Looked) -> bool {
         matches!(
             held.waiting_on,
             WaitingOn::Limit { .. }
-                | WaitingOn::Approval(_)
+                | WaitingOn::Approval { .. }
                 | WaitingOn::Frozen(_)
                 | WaitingOn::HandsOff(_)
                 | WaitingOn::OtherOwner { .. }

@@ -4,13 +4,15 @@
 //! The same seed gives the same script. One that fails is made small by leaving lines out as long as it still fails, so
 //! that what is left is a story that a person can read.
 
+mod dice;
 mod draw;
+mod fleet;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use super::ScriptError;
+use super::{ScriptError, Transcript};
 
 /// A script in parts that can be left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,27 +56,32 @@ impl Case {
 /// Runs a case. A panic is a failure like any other.
 pub fn run(case: &Case) -> Ran {
     let text = case.text();
-    let done = catch_unwind(AssertUnwindSafe(|| super::run(&text, Path::new("."))));
-    match done {
+    caught(|| super::run(&text, Path::new(".")))
+}
+
+/// How a run came out, whatever it did.
+pub fn caught(run: impl FnOnce() -> Result<Transcript, ScriptError>) -> Ran {
+    match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(transcript)) => Ran { struck: struck(&transcript.text), failed: None },
-        Ok(Err(error)) => Ran { struck: struck(&error.so_far), failed: Some(words(&error)) },
+        Ok(Err(error)) => Ran { struck: struck(&error.so_far), failed: Some(error.to_string()) },
         Err(panic) => {
             let said = panic.downcast_ref::<String>().cloned();
             let said = said.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
-            Ran { struck: BTreeMap::new(), failed: Some(format!("panic: {said}")) }
+            Ran { struck: BTreeMap::new(), failed: Some(format!("I15: a panic: {said}")) }
         }
     }
 }
 
-/// The shortest that still fails, leaving out one line after the other.
+/// The shortest that still fails in the same way, leaving out one line after the other.
 pub fn shrink(case: &Case) -> Case {
     let mut small = case.clone();
+    let Some(failed) = run(case).failed else { return small };
     loop {
         let before = small.lines.len();
         for place in (0..small.lines.len()).rev() {
             if small.lines[place].optional {
                 let smaller = small.without(place);
-                if run(&smaller).failed.is_some() {
+                if run(&smaller).failed.is_some_and(|other| kind(&other) == kind(&failed)) {
                     small = smaller;
                 }
             }
@@ -85,8 +92,11 @@ pub fn shrink(case: &Case) -> Case {
     }
 }
 
-fn words(error: &ScriptError) -> String {
-    error.to_string()
+/// The first words of what went wrong, without names and numbers: another story may fail for another reason.
+fn kind(failed: &str) -> String {
+    let what = failed.lines().nth(1).unwrap_or(failed).trim_start();
+    let words = what.trim_start_matches("an invariant is broken: ");
+    words.chars().take_while(|c| !c.is_ascii_digit() || words.starts_with('I')).take(20).collect()
 }
 
 /// What `show faults` printed.

@@ -38,6 +38,8 @@ pub enum Command {
         seed: u64,
         deadly: bool,
     },
+    /// The operator's own clock is wrong by so many seconds.
+    Clock(i64),
     /// Nothing goes wrong any more.
     Calm,
     /// What cannot be done is passed over.
@@ -66,7 +68,11 @@ pub enum Run {
     Settle,
     Status,
     Approve,
-    TwoOperators,
+    /// The seed says who is faster when; their clocks may be apart.
+    TwoOperators {
+        seed: u64,
+        apart: Duration,
+    },
     Show,
     Calls,
     Health,
@@ -153,11 +159,22 @@ pub enum PodKind {
 /// What a person orders through us.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Order {
-    Freeze { scope: Where, reason: String, all: bool },
-    Thaw { scope: Where },
-    Quarantine { place: Place, reason: String },
+    Freeze {
+        scope: Where,
+        reason: String,
+        all: bool,
+    },
+    Thaw {
+        scope: Where,
+    },
+    Quarantine {
+        place: Place,
+        reason: String,
+    },
     Return(Place),
     Recall(TideName),
+    /// What is no longer listed is really gone.
+    Lost,
 }
 
 /// What is frozen; a slot's node is found when the command runs.
@@ -174,17 +191,43 @@ pub enum Expect {
     Converged,
     Held(String),
     NotHeld(String),
-    Nodes { pool: PoolName, count: u32 },
-    Ready { pool: PoolName, count: u32 },
-    Count { what: Counted, count: u64 },
-    Quiet { rounds: u32 },
+    Nodes {
+        pool: PoolName,
+        count: u32,
+    },
+    Ready {
+        pool: PoolName,
+        count: u32,
+    },
+    Count {
+        what: Counted,
+        count: u64,
+    },
+    Quiet {
+        rounds: u32,
+    },
     NoViolations,
     NoOrphans,
+    /// The fleet is as if it had been made from nothing.
+    AsFromNothing,
     Frozen(Scope),
-    Running { gang: String, yes: bool },
-    Cordoned { place: Place, yes: bool },
-    Shows { place: Place, resource: String, amount: i64 },
-    Object { object: ObjectKey, there: bool },
+    Running {
+        gang: String,
+        yes: bool,
+    },
+    Cordoned {
+        place: Place,
+        yes: bool,
+    },
+    Shows {
+        place: Place,
+        resource: String,
+        amount: i64,
+    },
+    Object {
+        object: ObjectKey,
+        there: bool,
+    },
 }
 
 /// Something that is counted from the beginning of the world.

@@ -4,6 +4,7 @@ use super::Wrong;
 use super::bench::{Bench, Looked};
 use super::command::{Counted, Expect};
 use super::print;
+use super::twin::as_from_nothing;
 use super::work::gang_named;
 use crate::effect::marks::{CORDON, POOL, STARTING_TAINT};
 use crate::units::Duration;
@@ -30,6 +31,7 @@ pub fn expect(bench: &mut Bench, expect: &Expect) -> Result<(), Wrong> {
             if found == wanted { Ok(()) } else { Err(unlike(&what, &looked)) }
         }
         Expect::Quiet { rounds } => quiet(bench, *rounds),
+        Expect::AsFromNothing => as_from_nothing(bench),
         Expect::NoViolations => bench.check().map_err(Wrong::new),
         _ => so(bench, expect),
     }

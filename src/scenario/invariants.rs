@@ -1,68 +1,113 @@
 //! What must never happen, whatever is planned, faulty or crashed: seen at every change of the world.
 //!
 //! Written from the facts on safety, not from the planner: it looks only at the simulated world, at the calls that
-//! reach it, and at the limits that the documents state. The numbers are those of the facts.
+//! reach it, and at what the documents state. The numbers are those of the facts.
 //!
-//! | | |
-//! | --- | --- |
-//! | I1 | one slot, one live instance |
-//! | I2 | a machine is ended or booted only when its node is cordoned by us and holds nothing |
-//! | I3 | nothing of somebody else is touched |
-//! | I4 | pods leave through the eviction API; by force only where a machine goes anyway |
-//! | I5 | the simulator answers evictions as the API server does, so budgets hold where nothing is forced |
-//! | I6 | a gang is evicted whole or not at all |
-//! | I8 | nothing is done under a freeze or to a node with hands off |
-//! | I13 | so many nodes an hour are removed by choice, and not more |
-//! | I14 | hourly cost within its limit; an offer is bought once |
+//! | | | seen |
+//! | --- | --- | --- |
+//! | I1 | one slot, one live instance | after every call |
+//! | I2 | a machine is ended, booted or cut only when its node carries our cordon for five seconds and holds nothing | at the call |
+//! | I3 | only what carries our tag and is on record is touched | at the call |
+//! | I4 | pods leave through the eviction API, each by its UID; by force only from a machine that goes anyway | at the call |
+//! | I5 | an eviction leaves every disruption budget as many pods as it wants | before and after the call |
+//! | I6 | a gang is evicted whole or not at all, and does not stay half gone | at the call, and after its window |
+//! | I7 | a pool's update budget holds | at the call |
+//! | I8 | nothing is done under a freeze, to a node with hands off, or by a request that is not the one on record | at the call |
+//! | I9 | whoever asks, and how often, a request makes one thing | after every call |
+//! | I10, I11 | it settles within the bound, and then nobody calls anything | `settle` |
+//! | I12 | the end does not depend on the way | `expect as from nothing` |
+//! | I13 | so many nodes an hour are removed by choice, and not more | at the call |
+//! | I14 | hourly cost within its limit; an offer is bought once, and on record | at and after the call |
+//! | I15 | no panic | `campaign` |
+
+mod cloud;
+mod cluster;
+mod scene;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use rust_decimal::Decimal;
 
-use crate::effect::marks::{CORDON, HANDS_OFF, STARTING_TAINT};
-use crate::effect::{CloudAction, ClusterAction, Scope};
-use crate::fleet::standing::Standing;
-use crate::ids::{InstanceId, InstanceType, NodeName, OfferingId, PoolName, SlotId};
-use crate::observed::{ClusterSeen, Market, NodeSeen};
+use crate::compile::compile;
+use crate::effect::{CloudAction, Scope};
+use crate::fleet::Target;
+use crate::ids::{Digest, InstanceId, InstanceType, NamespacedName, NodeName, OfferingId, PoolName, SlotId, Uid};
+use crate::observed::{BudgetSeen, GangName, Market};
 use crate::provider::sim::{Deed, Moment, State};
 use crate::units::Usd;
+use scene::Scene;
 
 /// Who watches. What is broken stays broken: one sentence each.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     pub broken: Vec<String>,
-    hourly: Option<Usd>,
-    prices: BTreeMap<InstanceType, Usd>,
-    /// The most that was allowed within the last hour.
+    /// The most that any clock was off: what is counted by the hour is counted by some clock.
+    pub skew: SignedDuration,
+    rules: Rules,
+    /// Nodes that were removed by choice, and how many an hour were allowed then.
     removals: Vec<(Timestamp, u32)>,
-    removed_per_hour: u32,
     bought: BTreeMap<OfferingId, u32>,
     judged: usize,
-    removed: BTreeSet<(PoolName, u32, Timestamp)>,
+    /// When our cordon reached a node.
+    cordoned: BTreeMap<NodeName, Timestamp>,
+    /// What each request made.
+    made: BTreeMap<(SlotId, u32), BTreeSet<InstanceId>>,
+    /// The budgets as they were before the call that is being made.
+    budgets: BTreeMap<NamespacedName, BudgetSeen>,
+    /// Gangs that were evicted, when, and who belonged to them.
+    evicted: BTreeMap<GangName, (Timestamp, BTreeSet<Uid>)>,
+}
+
+/// What the documents state, as far as it is watched.
+#[derive(Clone, Default, Debug)]
+struct Rules {
+    hourly: Option<Usd>,
+    removed_per_hour: u32,
+    prices: BTreeMap<InstanceType, Usd>,
+    pools: BTreeMap<PoolName, PoolRules>,
+}
+
+#[derive(Clone, Debug)]
+struct PoolRules {
+    /// None: as many as its reservations hold.
+    size: Option<u32>,
+    at_once: u32,
+    template: Option<Digest>,
 }
 
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// The longest grace of a pod, and the longest that an operator waits for something, twice.
+const GANG_WINDOW: SignedDuration = SignedDuration::from_mins(30);
 
 impl Watch {
-    /// The limits that the documents state from now on.
-    pub fn rules(&mut self, standing: &Standing) {
-        self.hourly = standing.limits.hourly_usd;
-        self.removed_per_hour = standing.limits.nodes_removed_per_hour;
-        for pool in standing.pools.values() {
+    /// What the documents state from now on.
+    pub fn rules(&mut self, target: &Target) {
+        let standing = &target.standing;
+        self.rules.hourly = standing.limits.hourly_usd;
+        self.rules.removed_per_hour = standing.limits.nodes_removed_per_hour;
+        let desired = compile(target);
+        self.rules.pools.clear();
+        for (name, pool) in &standing.pools {
             if let Some(price) = pool.shape.on_demand {
-                self.prices.insert(pool.shape.instance_type.clone(), price);
+                self.rules.prices.insert(pool.shape.instance_type.clone(), price);
             }
+            let template = desired.pools.get(name).map(|objects| objects.template.digest.clone());
+            let rules = PoolRules { size: pool.size, at_once: pool.updates.max_unavailable, template };
+            self.rules.pools.insert(name.clone(), rules);
         }
     }
 
     /// One call that would change something.
     pub fn see(&mut self, state: &State, deed: &Deed<'_>, moment: Moment) {
+        let scene = Scene::new(state);
         match (deed, moment) {
-            (Deed::Cloud(action), Moment::Before) => self.before_cloud(state, action),
-            (Deed::Cluster(action), Moment::Before) => self.before_cluster(state, action),
-            (Deed::Cloud(action), Moment::After { yes: true }) => self.after_cloud(state, action),
-            _ => {}
+            (Deed::Cloud(action), Moment::Before) => self.before_cloud(&scene, action),
+            (Deed::Cluster(action), Moment::Before) => self.before_cluster(&scene, action),
+            (Deed::Cloud(action), Moment::After { yes }) => self.after_cloud(&scene, action, yes),
+            (Deed::Cluster(action), Moment::After { .. }) => self.after_cluster(&scene, action),
+            (Deed::Ledger { .. }, _) => {}
         }
     }
 
@@ -74,8 +119,12 @@ impl Watch {
         if state.calls.foreign > 0 {
             self.say("I3: an instance or a reservation of somebody else was changed".into());
         }
+        let scene = Scene::new(state);
         self.one_instance_a_slot(state);
-        self.removals(state);
+        self.one_thing_a_request(state);
+        self.half_gangs(&scene);
+        // A node that is gone may come back under its name.
+        self.cordoned.retain(|name, _| scene.seen.nodes.seen().contains_key(name));
     }
 
     fn say(&mut self, what: String) {
@@ -85,193 +134,71 @@ impl Watch {
     }
 
     fn one_instance_a_slot(&mut self, state: &State) {
-        let mut live: BTreeMap<&SlotId, Vec<&InstanceId>> = BTreeMap::new();
+        let mut live: BTreeMap<&SlotId, Vec<&str>> = BTreeMap::new();
         for (id, found) in state.cloud.instances.iter().filter(|(_, found)| found.state.serves()) {
             if let Some(tag) = &found.tag {
-                live.entry(&tag.slot).or_default().push(id);
+                live.entry(&tag.slot).or_default().push(id.as_str());
             }
         }
-        let twice = live.into_iter().filter(|(_, ids)| ids.len() > 1);
-        let twice: Vec<String> = twice
-            .map(|(slot, ids)| {
-                let ids: Vec<&str> = ids.into_iter().map(InstanceId::as_str).collect();
-                format!("I1: {slot} has {}", ids.join(" and "))
+        for (slot, ids) in live.into_iter().filter(|(_, ids)| ids.len() > 1) {
+            self.say(format!("I1: {slot} has {}", ids.join(" and ")));
+        }
+    }
+
+    fn one_thing_a_request(&mut self, state: &State) {
+        for (id, found) in &state.cloud.instances {
+            if let Some(tag) = &found.tag {
+                self.made.entry((tag.slot.clone(), tag.generation)).or_default().insert(id.clone());
+            }
+        }
+        let twice: Vec<String> = self
+            .made
+            .iter()
+            .filter(|(_, ids)| ids.len() > 1)
+            .map(|((slot, generation), ids)| {
+                let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();
+                format!("I9: request {generation} for {slot} made {}", ids.join(" and "))
             })
             .collect();
         twice.into_iter().for_each(|what| self.say(what));
     }
 
-    fn removals(&mut self, state: &State) {
-        let (ledger, _) = state.ledger.whole();
-        let known: BTreeSet<(PoolName, u32, Timestamp)> = ledger
-            .pools
-            .iter()
-            .flat_map(|(pool, known)| known.removed.iter().map(|(index, at)| (pool.clone(), *index, *at)))
-            .collect();
-        for (pool, index, at) in known.difference(&self.removed.clone()) {
-            self.removals.retain(|(earlier, _)| at.duration_since(*earlier) < AN_HOUR);
-            self.removals.push((*at, self.removed_per_hour));
-            let most = self.removals.iter().map(|(_, allowed)| *allowed).max().unwrap_or(0);
-            if self.removals.len() > most as usize {
-                let count = self.removals.len();
-                self.say(format!("I13: {pool}/{index} is the {count}th node removed within an hour, {most} may be"));
-            }
-        }
-        self.removed.extend(known);
-    }
-
-    fn before_cloud(&mut self, state: &State, action: &CloudAction) {
-        self.frozen(state, &Deed::Cloud(action), pool_of(action));
-        let (CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) = action else { return };
-        let seen = state.cluster.observe(state.now);
-        let serves = state.cloud.instances.get(instance).is_some_and(|found| found.state.serves());
-        let Some((name, node)) = node_of(&seen, instance).filter(|_| serves) else { return };
-        if node.annotation(HANDS_OFF).is_some() {
-            self.say(format!("I8: {name} has hands off, and {} was called", Deed::Cloud(action).verb()));
-        }
-        let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
-        if node.annotation(CORDON).is_none() && !starting {
-            self.say(format!("I2: {} of {name}, which does not carry our cordon", Deed::Cloud(action).verb()));
-        }
-    }
-
-    fn after_cloud(&mut self, state: &State, action: &CloudAction) {
-        match action {
-            CloudAction::Launch(request) => {
-                self.one_instance_a_slot(state);
-                let (ledger, _) = state.ledger.whole();
-                let replaces = ledger.slot(&request.slot).is_some_and(|slot| slot.lost || slot.generation > 1);
-                if matches!(request.market, Market::OnDemand | Market::Spot) && !replaces {
-                    self.spending(state);
-                }
-            }
-            CloudAction::Purchase(request) => {
-                let times = self.bought.entry(request.offering.clone()).or_default();
-                *times += 1;
-                if *times > 1 {
-                    self.say(format!("I14: {} was bought twice", request.offering));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Spot is counted at what it may cost at most.
-    fn spending(&mut self, state: &State) {
-        let paid = state.cloud.instances.values().filter(|found| found.tag.is_some() && found.state.serves());
-        let cost: Decimal = paid
-            .filter_map(|found| match found.market {
-                Market::OnDemand => self.prices.get(&found.instance_type).map(|price| price.0),
-                _ => None,
-            })
-            .sum();
-        if self.hourly.is_none_or(|limit| cost > limit.0) {
-            let limit = self.hourly.map_or(Decimal::ZERO, |limit| limit.0);
-            self.say(format!("I14: {cost} dollars an hour are spent, {limit} may be"));
-        }
-    }
-
-    fn before_cluster(&mut self, state: &State, action: &ClusterAction) {
-        let seen = state.cluster.observe(state.now);
-        let node = match action {
-            ClusterAction::Dress { node, .. }
-            | ClusterAction::Cordon { node, .. }
-            | ClusterAction::Uncordon { node }
-            | ClusterAction::Cut { node, .. } => Some(node),
-            _ => None,
-        };
-        if let Some(name) = node {
-            self.touches(state, &seen, action, name);
-        }
-        let pool = node.and_then(|name| pool_of_node(state, &seen, name));
-        self.frozen(state, &Deed::Cluster(action), pool.as_ref());
-        match action {
-            ClusterAction::Evict { pods, force } => {
-                self.whole_gangs(&seen, pods.iter().map(|(_, uid)| uid.as_str()).collect());
-                if *force && !anything_ends(state) {
-                    self.say("I4: pods are deleted by force, and nothing ends".into());
-                }
-            }
-            ClusterAction::Delete(key) | ClusterAction::Disown(key)
-                if seen.objects.seen().get(key).is_some_and(|found| found.written.is_none()) =>
-            {
-                self.say(format!("I3: {key} is not ours, and {} was called", Deed::Cluster(action).verb()));
-            }
-            _ => {}
-        }
-    }
-
-    /// A node is ours where a slot of the ledger has it, or its instance.
-    fn touches(&mut self, state: &State, seen: &ClusterSeen, action: &ClusterAction, name: &NodeName) {
-        let Some(node) = seen.nodes.seen().get(name) else { return };
-        let verb = Deed::Cluster(action).verb();
-        if node.annotation(HANDS_OFF).is_some() {
-            self.say(format!("I8: {name} has hands off, and {verb} was called"));
-        }
-        let instance = node.instance.as_ref().and_then(|id| state.cloud.instances.get(id));
-        let tagged = instance.is_some_and(|found| found.tag.is_some());
-        if !tagged && pool_of_node(state, seen, name).is_none() && node.annotation(CORDON).is_none() {
-            self.say(format!("I3: {name} is not ours, and {verb} was called"));
-        }
-        if matches!(action, ClusterAction::Cut { .. }) {
-            let busy = seen.pods.seen().iter().find(|pod| pod.node.as_ref() == Some(name) && pod.counts());
-            if let Some(pod) = busy {
-                self.say(format!("I2: {name} is cut while {} is on it", pod.name));
-            }
-        }
-    }
-
-    fn whole_gangs(&mut self, seen: &ClusterSeen, evicted: BTreeSet<&str>) {
-        let all = seen.pods.seen();
-        let hit = all.iter().filter(|pod| evicted.contains(pod.uid.as_str()));
-        let gangs: BTreeSet<_> = hit.filter_map(|pod| pod.gang.as_ref()).collect();
-        for gang in gangs {
-            let left = all.iter().find(|pod| {
-                pod.gang.as_ref() == Some(gang) && pod.terminating.is_none() && !evicted.contains(pod.uid.as_str())
-            });
-            if let Some(pod) = left.filter(|pod| pod.counts()) {
-                self.say(format!("I6: a part of gang {gang} is evicted, and {} is left", pod.name));
-            }
-        }
-    }
-
     /// Under a freeze nothing is done, but what goes with a machine that ends anyway.
-    fn frozen(&mut self, state: &State, deed: &Deed<'_>, pool: Option<&PoolName>) {
-        let stops = state.ledger.head().frozen.iter().find(|freeze| match &freeze.scope {
+    fn frozen(&mut self, scene: &Scene<'_>, deed: &Deed<'_>, nodes: &BTreeSet<NodeName>, pool: Option<&PoolName>) {
+        let pools: BTreeSet<PoolName> = nodes
+            .iter()
+            .filter_map(|node| scene.slot_of(node))
+            .map(|(slot, _)| slot.pool)
+            .chain(pool.cloned())
+            .collect();
+        let ends = match deed {
+            Deed::Cloud(CloudAction::Launch(_)) => false,
+            _ if nodes.is_empty() => scene.anything_ends(),
+            _ => nodes.iter().any(|node| scene.ends(node)),
+        };
+        let stops = scene.state.ledger.head().frozen.iter().find(|freeze| match &freeze.scope {
             Scope::Fleet => true,
-            Scope::Pool(name) => pool == Some(name),
-            Scope::Node(_) => false,
+            Scope::Pool(name) => pools.contains(name),
+            Scope::Node(name) => nodes.contains(name),
         });
-        if stops.is_some_and(|freeze| freeze.all || !anything_ends(state)) {
+        if stops.is_some_and(|freeze| freeze.all || !ends) {
             self.say(format!("I8: {} {} was called under a freeze", deed.verb(), deed.subject()));
         }
     }
-}
 
-/// Whether some machine of ours will be taken away, so that there are deadlines.
-fn anything_ends(state: &State) -> bool {
-    let mut ours = state.cloud.instances.values().filter(|found| found.tag.is_some() && found.state.serves());
-    ours.any(|found| found.notice.is_some() || found.market == Market::Block)
-}
-
-fn pool_of(action: &CloudAction) -> Option<&PoolName> {
-    match action {
-        CloudAction::Launch(request) => Some(&request.slot.pool),
-        CloudAction::Terminate { slot, .. } | CloudAction::Reboot { slot, .. } => Some(&slot.pool),
-        _ => None,
+    /// A node that goes by choice: so many within an hour.
+    fn removal(&mut self, now: Timestamp, what: &str) {
+        let hour = AN_HOUR - self.skew.abs();
+        self.removals.retain(|(earlier, _)| now.duration_since(*earlier) < hour);
+        self.removals.push((now, self.rules.removed_per_hour));
+        let most = self.removals.iter().map(|(_, allowed)| *allowed).max().unwrap_or(0);
+        let count = self.removals.len();
+        if count > most as usize {
+            self.say(format!("I13: {what} is the {count}th node removed within an hour, {most} may be"));
+        }
     }
-}
 
-fn node_of<'a>(seen: &'a ClusterSeen, instance: &InstanceId) -> Option<(&'a NodeName, &'a NodeSeen)> {
-    seen.nodes.seen().iter().find(|(_, node)| node.instance.as_ref() == Some(instance))
-}
-
-/// The pool whose slot has a node.
-fn pool_of_node(state: &State, seen: &ClusterSeen, name: &NodeName) -> Option<PoolName> {
-    let instance = seen.nodes.seen().get(name).and_then(|node| node.instance.as_ref());
-    let (ledger, _) = state.ledger.whole();
-    let has = |slot: &crate::effect::Slot| {
-        slot.node.as_ref() == Some(name) || (instance.is_some() && slot.instance.as_ref() == instance)
-    };
-    ledger.pools.into_iter().find(|(_, pool)| pool.slots.values().any(has)).map(|(pool, _)| pool)
+    fn price(&self, kind: &InstanceType, market: Market) -> Option<Usd> {
+        (market == Market::OnDemand).then(|| self.rules.prices.get(kind).copied()).flatten()
+    }
 }

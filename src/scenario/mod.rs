@@ -14,6 +14,8 @@
 //! | `bench` | a simulated world with a fleet: look, round, converge |
 //! | `acts`, `work`, `orders` | what a command does to the world |
 //! | `expect` | what must be so |
+//! | `twin` | the same documents in an empty world |
+//! | `settle` | law 7: done within the bound, and then quiet |
 //! | `invariants` | what must always be so |
 //! | `campaign` | scripts that a seed draws, and how a failing one is made small |
 //! | `print` | plans and events in few words |
@@ -29,14 +31,20 @@ mod orders;
 mod parse;
 pub mod print;
 mod script;
+mod settle;
+mod twin;
 mod words;
 mod work;
 
 #[cfg(test)]
 mod tests;
 
+pub use parse::COMMANDS;
+
 use std::fmt;
 use std::path::Path;
+
+use jiff::SignedDuration;
 
 use bench::Bench;
 use command::Command;
@@ -133,6 +141,10 @@ fn perform(bench: &mut Bench, command: &Command, item: &Item, base: &Path) -> Re
         Command::Weather { seed, deadly } => {
             let death = if *deadly { 4 } else { 0 };
             bench.sim.set_faults(Faults::random(*seed, Rates { death, ..Rates::ROUGH }));
+            Vec::new()
+        }
+        Command::Clock(secs) => {
+            bench.skew(SignedDuration::from_secs(*secs));
             Vec::new()
         }
         Command::Calm => {

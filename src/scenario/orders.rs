@@ -4,6 +4,7 @@ use super::Wrong;
 use super::bench::Bench;
 use super::command::{Order, Where};
 use crate::effect::{Freeze, LedgerChange, Quarantine, Recall, Scope};
+use crate::round::missing;
 
 /// Who orders, in scripts.
 const SOMEBODY: &str = "ana";
@@ -21,10 +22,18 @@ pub fn order(bench: &mut Bench, order: &Order) -> Result<Vec<String>, Wrong> {
             LedgerChange::Quarantine { node: bench.node(place)?, quarantine }
         }
         Order::Return(place) => LedgerChange::Return { node: bench.node(place)? },
+        Order::Lost => return lost(bench),
         Order::Recall(tide) => LedgerChange::Recall { tide: tide.clone(), recall: Recall { at, by } },
     };
     bench.sim.remember(&change);
     Ok(Vec::new())
+}
+
+/// Says that what is missing is gone, as `tidewright lost --yes` does.
+fn lost(bench: &mut Bench) -> Result<Vec<String>, Wrong> {
+    let found = missing(&bench.look()?.input)?;
+    found.iter().for_each(|(_, change)| bench.sim.remember(change));
+    Ok(found.into_iter().map(|(what, _)| what).collect())
 }
 
 fn resolve(bench: &Bench, scope: &Where) -> Result<Scope, Wrong> {

@@ -35,7 +35,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("maybe", "maybe COMMAND"),
     ("status", "status"),
     ("approve", "approve"),
-    ("two", "two operators"),
+    ("two", "two operators [seed N] [apart 90s]"),
+    ("clock", "clock 90s ahead|behind, or clock right"),
     ("show", "show [calls|health|faults]"),
     ("fail", "fail next launch no-capacity|throttled|ambiguous|denied|other [N times]"),
     ("lose", "lose next answer done|undone [N times]"),
@@ -81,11 +82,12 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("quarantine", "quarantine SLOT REASON"),
     ("return", "return SLOT"),
     ("recall", "recall TIDE"),
+    ("lost", "lost"),
     (
         "expect",
         "expect plan | no changes | converged | held WORD | not held WORD | nodes POOL N | ready POOL N | launches N | \
          terminations N | reboots N | purchases N | evictions N | forced N | suspends N | cuts N | killed N | quiet N \
-         rounds | no violations | no orphans | frozen [pool/NAME] | running GANG | waiting GANG | cordoned SLOT | open SLOT | \
+         rounds | no violations | no orphans | as from nothing | frozen [pool/NAME] | running GANG | waiting GANG | cordoned SLOT | open SLOT | \
          SLOT shows N RESOURCE | object KIND/NAME | no object KIND/NAME",
     ),
 ];
@@ -114,10 +116,11 @@ pub fn command(item: &Item) -> Parsed {
             Command::Fault(fault(name, &mut words)?)
         }
         "submit" | "budget" | "finish" | "deny" => Command::Work(work(name, &mut words)?),
-        "freeze" | "thaw" | "quarantine" | "return" | "recall" => Command::Order(order(name, &mut words)?),
+        "freeze" | "thaw" | "quarantine" | "return" | "recall" | "lost" => Command::Order(order(name, &mut words)?),
         "expect" => Command::Expect(expect(&mut words)?),
         "weather" => Command::Weather { seed: words.parse("seed")?, deadly: words.take("deadly") },
         "calm" => Command::Calm,
+        "clock" => Command::Clock(clock(&mut words)?),
         "advance" | "plan" | "steps" | "apply" | "converge" | "rounds" | "settle" | "status" | "approve" | "two"
         | "show" => Command::Run(run(name, &mut words)?),
         _ => Command::Act(act(name, &mut words)?),
@@ -128,6 +131,14 @@ pub fn command(item: &Item) -> Parsed {
         (Some(_), false) => Err(words.wrong(format!("`{name}` takes no lines under it"))),
         _ => Ok(parsed),
     }
+}
+
+fn clock(words: &mut Words) -> Result<i64, Wrong> {
+    if words.take("right") {
+        return Ok(0);
+    }
+    let off = i64::from(secs(words)?);
+    words.one_of("way that a clock is off", &[("ahead", off), ("behind", -off)])
 }
 
 fn document(name: &str, words: &mut Words, item: &Item) -> Parsed {
@@ -174,7 +185,9 @@ fn run(name: &str, words: &mut Words) -> Result<Run, Wrong> {
         "approve" => Run::Approve,
         "two" => {
             words.must("operators")?;
-            Run::TwoOperators
+            let seed = if words.take("seed") { words.parse("seed")? } else { 1 };
+            let apart = if words.take("apart") { words.parse("length of time")? } else { Duration::secs(0) };
+            Run::TwoOperators { seed, apart }
         }
         _ if words.take("calls") => Run::Calls,
         _ if words.take("health") => Run::Health,
@@ -462,6 +475,7 @@ fn order(name: &str, words: &mut Words) -> Result<Order, Wrong> {
         "thaw" => Order::Thaw { scope: scope(words).unwrap_or(Where::Known(Scope::Fleet)) },
         "quarantine" => Order::Quarantine { place: place(words)?, reason: reason(words)? },
         "return" => Order::Return(place(words)?),
+        "lost" => Order::Lost,
         _ => Order::Recall(words.next("a tide")?.into()),
     })
 }
@@ -485,6 +499,11 @@ fn expect(words: &mut Words) -> Result<Expect, Wrong> {
     Ok(match word.as_str() {
         "plan" => Expect::Plan,
         "converged" => Expect::Converged,
+        "as" => {
+            words.must("from")?;
+            words.must("nothing")?;
+            Expect::AsFromNothing
+        }
         "held" => Expect::Held(words.rest()),
         "not" => {
             words.must("held")?;

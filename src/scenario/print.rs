@@ -303,7 +303,7 @@ pub fn waiting(waiting: &WaitingOn) -> String {
             seen.instances, trusted.instances, seen.nodes, trusted.nodes
         ),
         WaitingOn::Limit { name, allowed, wanted } => format!("limit {name}: {wanted} where {allowed} may be"),
-        WaitingOn::Approval(_) => "approval".into(),
+        WaitingOn::Approval { .. } => "approval".into(),
         WaitingOn::Frozen(freeze) => {
             let scope = match &freeze.scope {
                 Scope::Fleet => "fleet".into(),

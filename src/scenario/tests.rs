@@ -42,9 +42,21 @@ fn output_that_differs_is_told_as_a_diff() {
     let transcript = run(script, Path::new(".")).unwrap();
     let [difference] = transcript.differences.as_slice() else { panic!("{:?}", transcript.differences) };
     let said = difference.to_string();
-    assert!(said.starts_with("line 7: show\n - | It is yesterday.\n + | It is 2026-03-02T08:00:00Z."), "{said}");
+    assert!(
+        said.starts_with("line 7: show\n - | It is yesterday.\n + | It is Mon 2026-03-02 08:00:00 +00:00."),
+        "{said}"
+    );
     let again = run(&transcript.text, Path::new(".")).unwrap();
     assert_eq!(again.differences, []);
     assert_eq!(again.text, transcript.text);
     assert!(transcript.text.ends_with("\n\n# The end.\n"), "{}", transcript.text);
+}
+
+#[test]
+fn every_command_is_described_for_people() {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = plain(include_str!("../../CONTRIBUTING.md"));
+    for (name, usage) in COMMANDS {
+        assert!(page.contains(&format!("`{}`", plain(usage))), "CONTRIBUTING.md does not say: {name}: {usage}");
+    }
 }

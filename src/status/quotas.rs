@@ -33,7 +33,12 @@ pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
         let mut waiting = mine.iter().filter(|workload| workload.active && workload.reserved.is_none()).count();
         let used = used_by_pool(&mine, &flavors);
         let loans = target.loans.iter().map(|loan| &loan.pool);
-        let pools: BTreeSet<&PoolName> = target.shares.keys().chain(loans).chain(used.keys()).collect();
+        let mut pools: BTreeSet<&PoolName> = target.shares.keys().chain(loans).chain(used.keys()).collect();
+        if pools.is_empty() {
+            // It lives on what a tide lends, which is nothing now: its work waits all the same.
+            let tides = input.target.standing.tides.values().flat_map(|tide| &tide.loans);
+            pools.extend(tides.filter(|loan| loan.to == *name).map(|loan| &loan.pool));
+        }
         for pool in pools {
             let mut loaned = Supply::default();
             target.loans.iter().filter(|loan| loan.pool == *pool).for_each(|loan| loaned.add(&loan.supply));

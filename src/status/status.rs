@@ -19,7 +19,7 @@ use crate::ids::{
     FleetName, LayoutName, NodeName, PlanId, PoolName, QuotaName, ReservationId, ReservationName, TideName, Zone,
 };
 use crate::observed::{Gap, ReservationState};
-use crate::plan::{Held, Plan, PlanInput, frozen_by_document};
+use crate::plan::{Consent, Held, Plan, PlanInput, Step, frozen_by_document};
 use crate::units::{Ratio, Usd, ZoneName};
 
 /// Everything that one screen says about a fleet.
@@ -33,6 +33,8 @@ pub struct Status {
     pub verdict: Verdict,
     /// Steps that could be done now.
     pub steps: usize,
+    /// Those of them that no open approval covers.
+    pub unapproved: usize,
     pub pools: Vec<PoolStatus>,
     pub reservations: Vec<ReservationStatus>,
     pub quotas: Vec<ShareStatus>,
@@ -168,6 +170,7 @@ impl Status {
             plan: plan.id.clone(),
             verdict: Verdict::Converged,
             steps: plan.steps.len(),
+            unapproved: plan.steps.iter().filter(|step| is_unapproved(input, step)).count(),
             pools: pools::pools(input),
             reservations: standing.reservations.iter().map(|(name, spec)| reservation(input, name, spec)).collect(),
             quotas: quotas::shares(input),
@@ -188,9 +191,29 @@ impl Status {
     }
 }
 
+impl PoolStatus {
+    /// Nodes in service that do not show the layout that they should have.
+    pub fn uncut(&self) -> u32 {
+        let lacking: u32 = self.layouts.values().map(|layout| layout.wanted.saturating_sub(layout.cut)).sum();
+        lacking.saturating_sub(self.launching + self.missing + self.unready)
+    }
+}
+
+/// Whether somebody has to say yes before the step is done, and nobody has.
+fn is_unapproved(input: &PlanInput, step: &Step) -> bool {
+    let head = &input.ledger.head;
+    let covered = || head.approvals.values().any(|opened| step.effects.within(&opened.left).is_ok());
+    // What was paid for and not done, because whoever did it died, needs no second word.
+    let paid = || {
+        let (id, request) = (format!("{} ", step.id), step.id.as_str().replacen(':', " ", 1));
+        head.spent.values().flatten().any(|purpose| purpose.starts_with(&id) || *purpose == request)
+    };
+    step.consent == Consent::Asked && !step.effects.is_empty() && !covered() && !paid()
+}
+
 fn verdict(status: &Status) -> Verdict {
     let coming = status.pools.iter().any(|pool| pool.launching > 0);
-    let short = status.pools.iter().any(|pool| pool.missing + pool.unready + pool.surplus > 0);
+    let short = status.pools.iter().any(|pool| pool.missing + pool.unready + pool.surplus + pool.uncut() > 0);
     match () {
         () if status.stopped_by().is_some() => Verdict::Frozen,
         () if status.steps > 0 || coming => Verdict::Changing,
@@ -211,7 +234,8 @@ fn reservation(input: &PlanInput, name: &ReservationName, spec: &ReservationSpec
         HeldCapacity {
             state: found.state.clone(),
             nodes: found.total,
-            used: found.total.saturating_sub(found.available),
+            // What has not begun has no place to use yet, and says that none is available.
+            used: if usable { found.total.saturating_sub(found.available) } else { 0 },
             idle,
             idle_usd_hour: each.map(|price| Usd(price.0 * Decimal::from(idle))),
             start: found.start,

@@ -323,7 +323,6 @@ impl Cluster for Fake {
         };
         let act = |state: &mut State| {
             if let ClusterAction::Cordon { node, mark } = action {
-                let mark = marks::Mark { since: state.now, ..mark.clone() };
                 let found = state.nodes.get_mut(node).expect("a node that is there");
                 found.annotations.insert(marks::CORDON.into(), mark.text());
             }

@@ -39,6 +39,16 @@ fn what_the_cloud_takes_and_what_is_sick_is_not_counted() {
 }
 
 #[test]
+fn a_removal_counts_from_when_it_happens_and_not_from_when_it_was_planned() {
+    let world = Fake::new();
+    world.runs(&request(0, 1));
+    let planned = record("removing", LedgerChange::Removing { slot: slot(0), at: world.now() });
+    world.0.borrow_mut().now += SignedDuration::from_mins(40);
+    go(&world, vec![planned, after(terminate(0, "i-0"), &["removing"])]);
+    assert_eq!(world.memory().pools["train"].removed, [(0, world.now())]);
+}
+
+#[test]
 fn a_crash_at_any_point_of_a_removal_counts_it_once() {
     for polls in 0.. {
         let world = Fake::new();

@@ -28,6 +28,17 @@ fn steps_are_done_in_the_order_of_the_plan_and_no_more_at_once_than_allowed() {
 }
 
 #[test]
+fn a_mark_says_when_it_was_made_and_not_when_it_was_planned() {
+    let world = Fake::new();
+    nodes(&world, &["a"]);
+    let planned = cordon("a");
+    world.0.borrow_mut().now += SignedDuration::from_mins(20);
+    go(&world, vec![planned]);
+    let mark = world.0.borrow().nodes[&NodeName::from("a")].annotation(marks::CORDON).map(marks::Mark::parse).unwrap();
+    assert_eq!(mark.since, world.now());
+}
+
+#[test]
 fn a_step_waits_for_all_that_come_before_it() {
     let world = Fake::new();
     nodes(&world, &["a", "b", "c"]);

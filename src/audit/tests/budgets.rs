@@ -156,15 +156,18 @@ fn nodes_that_have_just_come_are_cut_all_at_once() {
     cutting(Some("whole".into())).breaks(UNAVAILABLE, "6 nodes of pool serve");
 }
 
-#[test]
-fn a_gang_counts_as_one_however_many_nodes_it_spans() {
+/// Drains gangs of `train`, each from all its nodes.
+fn moving(gangs: &[(&str, &[u32])]) -> Bench {
     let mut bench = Bench::settled(NOON);
-    bench.gang("bert", "vision", "research", &[("train", 1), ("train", 2), ("train", 3)]);
-    for index in 1..=3 {
-        bench.drain("train", index, "replace", &Reason::Outdated, &["bert"]);
-    }
-    for index in 1..=3 {
-        bench.find(&format!("empty train/{index}")).after.push("suspend bert".into());
+    for (gang, indexes) in gangs {
+        let on: Vec<(&str, u32)> = indexes.iter().map(|index| ("train", *index)).collect();
+        bench.gang(gang, "vision", "research", &on);
+        for index in *indexes {
+            bench.drain("train", *index, "replace", &Reason::Outdated, &[gang]);
+        }
+        for index in *indexes {
+            bench.find(&format!("empty train/{index}")).after.push(format!("suspend {gang}").as_str().into());
+        }
     }
     bench.plan.steps.sort_by_key(|step| match step.id.as_str().split(' ').next() {
         Some("cordon") => 0,
@@ -172,7 +175,26 @@ fn a_gang_counts_as_one_however_many_nodes_it_spans() {
         Some("suspend") => 2,
         _ => 3,
     });
-    bench.passes();
+    bench
+}
+
+#[test]
+fn a_gang_wider_than_the_budget_moves_alone() {
+    moving(&[("bert", &[1, 2])]).passes();
+    moving(&[("bert", &[1, 2, 3])]).passes();
+    moving(&[("bert", &[1, 2, 3]), ("t5", &[4, 5, 6])]).breaks(UNAVAILABLE, "6 nodes of pool train");
+    moving(&[("bert", &[1, 2]), ("t5", &[4])]).breaks(UNAVAILABLE, "3 nodes of pool train");
+    moving(&[("bert", &[1, 2, 3])]).with(|bench| bench.cordoned("train", 7, "replace")).breaks(UNAVAILABLE, "4 nodes");
+}
+
+#[test]
+fn what_was_begun_is_finished_whatever_the_budget() {
+    // The gang is gone from its nodes: nothing but the cordon says that they belong together.
+    let begun = |bench: &mut Bench| (1..=3).for_each(|index| bench.cordoned("train", index, "replace"));
+    updating(&[1, 2, 3]).with(begun).passes();
+    updating(&[1, 2, 3, 4]).with(begun).breaks(UNAVAILABLE, "4 nodes of pool train");
+    // One of its nodes was closed, and it still stands on all of them.
+    moving(&[("bert", &[1, 2, 3])]).with(|bench| bench.cordoned("train", 1, "replace")).passes();
 }
 
 #[test]

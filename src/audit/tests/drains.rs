@@ -301,6 +301,8 @@ fn work_runs_as_long_as_its_tier_promises() {
     replace().with(|bench| promise(bench, "research")).breaks(RUNTIME, "promised to run until");
     returning(RECLAIM).with(|bench| promise(bench, "batch")).breaks(RUNTIME, "promised to run until");
     returning(HARD).with(|bench| promise(bench, "batch")).passes();
+    // The tide has turned: its hard time is over too.
+    returning(NOON).with(|bench| promise(bench, "batch")).passes();
     let mut sick = replace().with(|bench| promise(bench, "research"));
     let reason = Reason::Sick { remedy: crate::fleet::policy::Remedy::Replace, symptom: "Xid 79".into() };
     sick.plan.steps.iter_mut().for_each(|step| step.reason = reason.clone());

@@ -178,6 +178,21 @@ fn nothing_is_destroyed_after_a_snapshot_that_shrank() {
         (0..5).for_each(|index| bench.slot("train", index).launched = Some(now));
     };
     remove().with(without(5)).with(fresh).passes();
+    // What we ended ourselves is expected to go.
+    let ended = |bench: &mut Bench| (0..2).for_each(|index| bench.slot("train", index).leaving = true);
+    remove().with(without(5)).with(ended).passes();
+    // What stood on a Capacity Block that is over is meant to be gone.
+    let on_a_block = |state: ReservationState| {
+        move |bench: &mut Bench| {
+            (0..5).for_each(|index| bench.slot("train", index).reservation = Some("cr-block".into()));
+            edit(&mut bench.input.observed.cloud.reservations, |all| {
+                let block = all.values().next().expect("the bench has a reservation").clone();
+                all.insert("cr-block".into(), ReservationSeen { block: true, state, tag: None, end: None, ..block });
+            });
+        }
+    };
+    remove().with(without(5)).with(on_a_block(ReservationState::Ended)).passes();
+    remove().with(without(5)).with(on_a_block(ReservationState::Active)).breaks(SHRUNK, "5 of 20 instances");
     let shrunk = without(5);
     lend().with(without(5)).breaks(SHRUNK, "5 of 20");
     // Work goes on being asked to leave by the tide.

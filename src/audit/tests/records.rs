@@ -120,3 +120,31 @@ fn a_rename_a_beginning_and_a_gap_are_checked_too() {
     missing().with(hidden).with(|bench| gap(&mut bench.input.observed.cloud.instances)).breaks(LAW, "not missing");
     record(LedgerChange::Reserved { reservation: "h100".into(), id: "cr-9".into() }).breaks(LAW, "cr-9 was not seen");
 }
+
+#[test]
+fn a_claimed_node_is_missing_from_the_cluster_and_gone_after_a_while() {
+    let claimed = |bench: &mut Bench| {
+        let slot = bench.slot("train", 3);
+        (slot.instance, slot.node) = (None, Some(node("train", 3)));
+        bench.instance("train", 3, |seen| seen.tag = None);
+    };
+    let hidden = |bench: &mut Bench| {
+        edit(&mut bench.input.observed.cluster.nodes, |all| drop(all.remove(&node("train", 3))));
+        bench.plan.held.push(held(pool("train")));
+    };
+    let at = Bench::empty(NOON).input.now;
+    let missing = || record(LedgerChange::Missing { slot: slot("train", 3), since: Some(at) }).with(claimed);
+    missing().breaks_also(LAW, "is not missing from a whole read");
+    missing().with(hidden).passes();
+    let gone = || record(LedgerChange::Unclaimed { slot: slot("train", 3) }).with(claimed).with(hidden);
+    gone().breaks_also(LAW, "not missing for long enough");
+    let long = at - jiff::SignedDuration::from_mins(6);
+    gone().with(|bench| bench.slot("train", 3).missing_since = Some(long)).passes();
+}
+
+#[test]
+fn only_a_person_returns_a_node_that_is_there() {
+    let back = || record(LedgerChange::Return { node: node("train", 3) });
+    back().breaks(LAW, "only a person returns it");
+    record(LedgerChange::Return { node: "long-gone".into() }).passes();
+}

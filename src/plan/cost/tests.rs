@@ -123,3 +123,14 @@ fn what_waits_counts_only_if_it_comes_by_itself() {
     held.waiting_on = WaitingOn::Person("decide".into());
     assert_eq!(cost(&input, &[], &[held]).hourly_after, usd("22.3556"));
 }
+
+#[test]
+fn a_purchase_that_only_waits_costs_nothing_yet() {
+    use crate::effect::{Amount, Effects};
+    use crate::plan::types::WaitingOn;
+    let waiting_on = WaitingOn::Capacity { what: "an offer that matches".into(), retry: None };
+    let mut held = crate::plan::steps::held(&Thing::Fleet, "buy a block", Reason::Wanted, waiting_on);
+    let amount = Amount { usd_upfront: usd("1000"), ..Amount::count(2) };
+    held.effects = Effects::one(Verb::Purchase, Thing::Reservation("burst".into()), amount);
+    assert_eq!(cost(&at_ten_dollars(input()), &[], &[held]).upfront, usd("0"));
+}

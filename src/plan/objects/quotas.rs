@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::effect::marks::POOL;
 use crate::fleet::target::Purpose;
-use crate::ids::{FlavorName, ResourceName, WorkloadUid};
+use crate::ids::{FlavorName, PoolName, ResourceName, WorkloadUid};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::plan::types::PlanInput;
 use crate::queue::parse::{Parts, parse, quotas, requeued};
@@ -80,6 +80,14 @@ pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -
         Some((pair, text))
     });
     over.collect()
+}
+
+/// The pool whose nodes a flavor stands for.
+pub fn pool_of(input: &PlanInput, flavor: &FlavorName) -> Option<PoolName> {
+    let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, flavor.as_str());
+    let wanted = input.desired.objects.iter().find(|object| object.key == key).map(|object| &object.body);
+    let body = wanted.or_else(|| input.observed.cluster.objects.seen().get(&key).map(|seen| &seen.body))?;
+    body["spec"]["nodeLabels"][POOL].as_str().map(PoolName::from)
 }
 
 /// What the target's nodes of a flavor hold of a resource beside the spares, where that can be said.

@@ -58,16 +58,20 @@ impl Wanted<'_> {
     /// All that can be changed now in one request; the rest is held.
     fn modify(&self, to: Modify, id: &ReservationId, seen: &ReservationSeen, draft: &mut Draft) {
         let used = used(seen);
-        let who = || format!("{used} instances in {id}, which have to leave first: {}", users(self.input, id));
+        let who = |leave: u32| {
+            let number = if leave == used { used.to_string() } else { format!("{leave} of the {used}") };
+            format!("{number} instances in {id}, which have to leave first: {}", users(self.input, id))
+        };
         let mut now = Modify { end: to.end, nodes: to.nodes, matching: to.matching };
         // A request that left the size as it is would write another size than the document's.
         if to.nodes < used {
-            let waits = self.modification(&to, id, seen).held(WaitingOn::Capacity { what: who(), retry: None });
+            let what = who(used - to.nodes);
+            let waits = self.modification(&to, id, seen).held(WaitingOn::Capacity { what, retry: None });
             return draft.held.push(waits);
         }
         if to.matching != seen.matching && used > 0 {
             let more = Modify { nodes: seen.total, end: seen.end, matching: to.matching };
-            let waits = self.modification(&more, id, seen).held(WaitingOn::Capacity { what: who(), retry: None });
+            let waits = self.modification(&more, id, seen).held(WaitingOn::Capacity { what: who(used), retry: None });
             draft.held.push(waits);
             now.matching = seen.matching;
         }

@@ -198,7 +198,7 @@ fn a_reservation_does_not_shrink_below_what_uses_it() {
     let draft = drafted(&input);
     assert!(draft.courses.is_empty());
     let WaitingOn::Capacity { what, .. } = &draft.held[0].waiting_on else { panic!("{:?}", draft.held) };
-    assert_eq!(what, "18 instances in cr-1, which have to leave first: train/3");
+    assert_eq!(what, "2 of the 18 instances in cr-1, which have to leave first: train/3");
 }
 
 #[test]

@@ -54,7 +54,10 @@ spec:
 "#;
 
 fn told(input: &PlanInput) -> String {
-    let mut draft = Draft::default();
+    told_after(input, Draft::default())
+}
+
+fn told_after(input: &PlanInput, mut draft: Draft) -> String {
     plan(input, &Harm::new(input), &mut draft);
     let line = |one: &Upcoming| {
         let pods = one.disruption.pods;
@@ -96,4 +99,21 @@ fn what_runs_now_is_disturbed_once() {
     assert_eq!(hit.len(), 2, "{told}");
     assert!(hit.iter().any(|line| line.contains("lends 12 nodes of serve to batch, cut whole (1 pods)")), "{told}");
     assert!(hit.iter().any(|line| line.contains("gives up 2 nodes of burst (1 pods)")), "{told}");
+}
+
+#[test]
+fn what_this_plan_moves_is_not_disturbed_again() {
+    let mut input = world(NOON, DEMO);
+    let slot = SlotId::new(&"serve".into(), 3);
+    input.ledger.change(&LedgerChange::Claimed { slot, node: "b".into() });
+    let mut moving = pod("serving/b", "b", 1);
+    moving.workload = Some("w-1".into());
+    input.observed.cluster.pods = Read::new(vec![moving], input.now);
+    assert!(told(&input).contains("(1 pods)"));
+    let action = ClusterAction::Suspend { workload: "w-1".into(), mark: crate::effect::marks::Mark::parse("drain") };
+    let reason = crate::plan::Reason::Wanted;
+    let one = crate::plan::steps::step("suspend".into(), &Thing::Fleet, Action::Cluster(action), &reason);
+    let course = crate::plan::steps::course(&Thing::Fleet, "move it", &reason, vec![one]);
+    let told = told_after(&input, Draft { courses: vec![course], ..Draft::default() });
+    assert!(!told.contains("pods)"), "{told}");
 }

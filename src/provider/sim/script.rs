@@ -2,16 +2,20 @@
 //!
 //! All of it takes effect at once, and is written to the state file as [`Sim::save`] says.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::cluster::NodeJoin;
 use super::{ClusterState, Sim};
 use crate::effect::{Ledger, LedgerChange};
 use crate::fleet::Target;
+use crate::fleet::pool::Source;
 use crate::fleet::reservation::Match;
-use crate::fleet::standing::{ReservationSpec, TermsSpec};
-use crate::ids::{InstanceId, InstanceType, OfferingId, ReservationId, Zone};
-use crate::observed::{Market, NoticeKind, OfferingSeen, Sample};
+use crate::fleet::standing::{NodeShape, ReservationSpec, TermsSpec};
+use crate::ids::{InstanceId, InstanceType, NodeName, OfferingId, ReservationId, Zone};
+use crate::observed::{Market, NodeSeen, NoticeKind, OfferingSeen, Sample};
 use crate::provider::ProviderError;
 use crate::units::{Duration, Ratio, Usd};
 
@@ -113,6 +117,35 @@ impl Sim {
             }
         }
         Ok(())
+    }
+
+    /// Makes the machines that pools of nothing but `existing` capacity claim, where no machine carries their labels:
+    /// with no cluster of one's own, such a fleet could not be tried.
+    pub fn furnish_nodes(&self, target: &Target) {
+        let mut wanted: BTreeMap<&BTreeMap<String, String>, (u32, &NodeShape)> = BTreeMap::new();
+        for (name, pool) in &target.standing.pools {
+            let [Source::Existing { labels }] = pool.capacity.as_slice() else { continue };
+            let nodes = target.pools.get(name).map_or(0, |pool| pool.nodes);
+            wanted.entry(labels).or_insert((0, &pool.shape)).0 += nodes;
+        }
+        let declared = target.standing.declared.iter().flat_map(|declared| declared.keys().cloned());
+        let mut names = declared.chain((1..).map(|number| format!("existing-{number}")));
+        for (labels, (nodes, shape)) in wanted {
+            let carries = |node: &NodeSeen| labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+            let seen = {
+                let state = self.state();
+                state.cluster.observe(state.now)
+            };
+            if seen.nodes.seen().values().any(carries) {
+                continue;
+            }
+            let known = seen.nodes.seen();
+            let free = names.by_ref().filter(|name| !known.contains_key(&NodeName::from(name.as_str())));
+            for name in free.take(usize::try_from(nodes).unwrap_or(usize::MAX)).collect::<Vec<_>>() {
+                let join = NodeJoin::existing(name.as_str().into(), shape, labels.clone());
+                self.in_cluster(|cluster, now| cluster.existing_node(now, &join));
+            }
+        }
     }
 
     fn furnish_one(&self, id: &ReservationId, spec: &ReservationSpec) -> Result<(), ProviderError> {

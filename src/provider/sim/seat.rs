@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::cloud::seen::named;
 use super::cloud::{Circumstances, CloudState};
@@ -29,6 +29,8 @@ pub(super) struct Life {
     crashed: Cell<bool>,
     /// It dies at its next call, whatever that is.
     doomed: Cell<bool>,
+    /// How far its own clock is off, beside that of all.
+    skew: Cell<SignedDuration>,
 }
 
 /// One operator's place: it is a world like the simulator itself, and crashes alone.
@@ -70,6 +72,12 @@ impl<'a> Seat<'a> {
 
     pub fn recover(&self) {
         self.life.recover();
+    }
+
+    /// Puts this one's clock wrong by this much.
+    pub fn skew(&self, by: SignedDuration) {
+        self.life.skew.set(by);
+        self.sim.faults.borrow_mut().count("two clocks apart");
     }
 
     fn caller(&self) -> Caller<'_> {
@@ -346,13 +354,17 @@ impl Caller<'_> {
     }
 
     fn now(self) -> Timestamp {
-        self.sim.now().checked_add(self.sim.skew.get()).unwrap_or(Timestamp::MAX)
+        self.sim.now().checked_add(self.skew()).unwrap_or(Timestamp::MAX)
     }
 
     async fn sleep_until(self, at: Timestamp) {
         self.enter().await;
-        let at = at.checked_sub(self.sim.skew.get()).unwrap_or(at);
+        let at = at.checked_sub(self.skew()).unwrap_or(at);
         self.sim.pass_until(at);
+    }
+
+    fn skew(self) -> SignedDuration {
+        self.sim.skew.get().saturating_add(self.life.skew.get())
     }
 }
 

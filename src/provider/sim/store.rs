@@ -135,7 +135,10 @@ impl Notes {
 /// Puts a state file aside, so that the next run begins anew. Says where it went.
 pub fn put_aside(path: &Path) -> Result<Option<PathBuf>, SimError> {
     let _lock = lock(path)?;
-    let aside = beside(path, "old");
+    // A world that was put aside before is kept: somebody may want it back.
+    let names = (1..).map(|number| if number == 1 { "old".into() } else { format!("old.{number}") });
+    let aside = names.map(|name: String| beside(path, &name)).find(|aside| !aside.exists());
+    let aside = aside.expect("numbers do not run out before the disk does");
     match fs::rename(path, &aside) {
         Ok(()) => Ok(Some(aside)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

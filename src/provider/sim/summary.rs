@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use jiff::tz::TimeZone;
+
 use super::Sim;
 use crate::observed::InstanceState;
 
 impl Sim {
     /// A page of text: the time, reservations, instances, nodes, and what was asked for so far.
-    pub fn summary(&self) -> String {
+    pub fn summary(&self, zone: &TimeZone) -> String {
         let state = self.state();
-        let mut text = format!("It is {}.\n", state.now);
+        let mut text = format!("It is {}.\n", state.now.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M:%S %:z"));
         section(
             &mut text,
             "Reservations",
@@ -45,7 +47,17 @@ impl Sim {
         let nodes = seen.nodes.seen();
         let ready = nodes.values().filter(|node| node.ready).count();
         let pods = seen.pods.seen().len();
-        let _ = writeln!(text, "Cluster\n  {} nodes, {ready} ready, {pods} pods", nodes.len());
+        let several = |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+        let (all, pods) = (several(nodes.len(), "node"), several(pods, "pod"));
+        let _ = writeln!(text, "Cluster\n  {all}, {ready} ready, {pods}");
+        let before = nodes.values().filter(|node| node.instance.is_none()).count();
+        if before > 0 {
+            let _ = writeln!(
+                text,
+                "  {} that no cloud launched: pools of `existing` capacity claim them",
+                several(before, "node")
+            );
+        }
         let asked = state.calls.changed.iter().map(|(verb, count)| format!("{verb} {count}"));
         section(&mut text, "Done so far", asked);
         text

@@ -221,11 +221,11 @@ fn a_summary_says_what_exists() {
     sim.add_foreign_instance(&"m7i.large".into(), &ZONE.into());
     sleep(&sim, 120);
     terminate(&sim, &id).unwrap();
-    let text = sim.summary().replace(held.as_str(), "cr-0");
+    let text = sim.summary(&jiff::tz::TimeZone::UTC).replace(held.as_str(), "cr-0");
     // How many pods a node brings is the cluster's business.
     let text: Vec<&str> = text.lines().filter(|line| !line.contains(" pods")).collect();
     insta::assert_snapshot!(text.join("\n"), @r"
-    It is 2026-06-01T12:02:00Z.
+    It is Mon 2026-06-01 12:02:00 +00:00.
     Reservations
       cr-0  base  p5.48xlarge  us-west-2a  on-demand  Active  1 of 2 used
     Instances

@@ -243,7 +243,7 @@ fn kind(shown: &Shown<'_>, steps: &[&Step]) -> Kind {
     if cluster(|action| matches!(action, ClusterAction::Cut { .. })) || verb(Verb::Cut) {
         return Kind::Cut;
     }
-    if verb(Verb::Release) || record(|change| matches!(change, LedgerChange::Unclaimed { .. })) {
+    if verb(Verb::Release) {
         return Kind::Release;
     }
     if cloud(|action| matches!(action, CloudAction::Purchase(_))) {
@@ -431,6 +431,7 @@ fn slot_of(change: &LedgerChange) -> Option<&SlotId> {
         | LedgerChange::Missing { slot, .. }
         | LedgerChange::Lost { slot }
         | LedgerChange::Removing { slot, .. }
+        | LedgerChange::Leaving { slot }
         | LedgerChange::Claimed { slot, .. }
         | LedgerChange::Unclaimed { slot }
         | LedgerChange::Closed { slot }

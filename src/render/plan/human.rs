@@ -80,7 +80,12 @@ impl Page<'_> {
             Verdict::Changes => counts,
         };
         let freezes = self.shown.freezes().map(|freeze| {
-            let line = format!("{} is {}", capital(&words::scope(&freeze.scope)), self.words.freeze(&freeze));
+            let what = match freeze.scope {
+                // A name stays as it is written.
+                crate::effect::Scope::Fleet => capital(&words::scope(&freeze.scope)),
+                _ => words::scope(&freeze.scope),
+            };
+            let line = format!("{what} is {}", self.words.freeze(&freeze));
             format!("\n{}\n  to lift it: {}", self.ink.paint(YELLOW, &line), self.words.thaw(&freeze))
         });
         format!("{}\n{verdict}{}", self.ink.paint(BOLD, &title), freezes.collect::<String>())
@@ -130,6 +135,9 @@ impl Page<'_> {
         let most = if self.look.verbose { usize::MAX } else { NAMES };
         // That the documents ask for something is news only to whom it disturbs.
         let asked_for = group.why == self.words.reason(&Reason::Wanted) && group.disruption.is_none();
+        if group.why.is_empty() && group.kind == Kind::Change {
+            lines.push(("why", self.words.reason(&Reason::Bookkeeping)));
+        }
         if !group.why.is_empty() && !asked_for {
             lines.push(("why", group.why.clone()));
         }
@@ -435,6 +443,18 @@ pub fn contents(shown: &Shown<'_>, group: &Group<'_>, most: usize) -> String {
                 named.push(format!("{}{moved}", object.key));
             }
             Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => named.push(key.to_string()),
+            Action::Cluster(ClusterAction::Dress { node, labels, taints, remove_taints })
+                if group.kind == Kind::Change =>
+            {
+                let labels = labels.iter().map(|(key, value)| match value {
+                    Some(value) => format!("{key}={value}"),
+                    None => format!("{key}-"),
+                });
+                let taints = taints.iter().map(|taint| format!("+taint {}", taint.key));
+                let off = remove_taints.iter().map(|taint| format!("-taint {}", taint.key));
+                let all: Vec<String> = labels.chain(taints).chain(off).map(|one| clean(&one)).collect();
+                named.push(format!("{node}: {}", list(&all, 3)));
+            }
             Action::Cluster(ClusterAction::Cut { node, .. }) => named.push(node.to_string()),
             Action::Cluster(ClusterAction::Cordon { node, .. }) if group.kind == Kind::Drain => {
                 named.push(node.to_string())
@@ -491,7 +511,7 @@ pub fn offer_row(offer: &Offer, when: &dyn Fn(jiff::Timestamp) -> String) -> [St
 fn step_line(step: &Step) -> String {
     let after = if step.after.is_empty() { String::new() } else { format!(", after {}", step.after.len()) };
     let takes = if step.takes.1 > 0 { format!(" ({}{after})", range(step.takes)) } else { String::new() };
-    format!("{}{takes}", action(&step.action))
+    format!("{}{takes}", super::super::progress::step(step))
 }
 
 fn capital(text: &str) -> String {

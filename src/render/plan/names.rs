@@ -67,7 +67,7 @@ pub fn waiting_name(waiting: &WaitingOn) -> &'static str {
         WaitingOn::Unread(_) => "unread",
         WaitingOn::Shrunk { .. } => "shrunk",
         WaitingOn::Limit { .. } => "limit",
-        WaitingOn::Approval(_) => "approval",
+        WaitingOn::Approval { .. } => "approval",
         WaitingOn::Frozen(_) => "frozen",
         WaitingOn::HandsOff(_) => "hands_off",
         WaitingOn::OtherOwner { .. } => "other_owner",

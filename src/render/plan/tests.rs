@@ -451,6 +451,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     let document = crate::plan::frozen_by_document("audit", now);
     let waits = [
         WaitingOn::Budget { name: "maxUnavailable of pool/train".into(), allowed: 2, used: 2 },
+        WaitingOn::Budget { name: "canary".into(), allowed: 1, used: 0 },
         WaitingOn::Until(at("2026-11-08T10:00-08:00")),
         WaitingOn::Capacity { what: "p5.48xlarge in us-west-2a".into(), retry: Some(now) },
         WaitingOn::Capacity { what: "reservation/h100, which comes first".into(), retry: None },
@@ -461,7 +462,11 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
         WaitingOn::Unread(Gap { what: "DescribeInstances".into(), why: "RequestLimitExceeded".into() }),
         WaitingOn::Shrunk { seen: Counts { instances: 3, nodes: 4 }, trusted: Counts { instances: 16, nodes: 16 } },
         WaitingOn::Limit { name: "limits.hourlyUsd".into(), allowed: usd("120"), wanted: usd("1164.5") },
-        WaitingOn::Approval("62eb5d9e018a225d472e1584".into()),
+        WaitingOn::Limit { name: "the price of spot nodes".into(), allowed: usd("8.01"), wanted: usd("8.9688") },
+        WaitingOn::Approval {
+            digest: "62eb5d9e018a225d472e1584".into(),
+            why: "this removes 8 of 12 nodes, 67 percent, and limits.desiredShrinkPercent is 25".into(),
+        },
         WaitingOn::Frozen(freeze("ana", Scope::Fleet)),
         WaitingOn::Frozen(freeze("ana", Scope::Node("train-1".into()))),
         WaitingOn::Frozen(document),
@@ -483,6 +488,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     });
     assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
     maxUnavailable of pool/train: 2 of 2 in use
+    the canary goes first: 0 of 1 node
     until Sun 10:00
     the cloud had no p5.48xlarge in us-west-2a; asked again now
     for reservation/h100, which comes first
@@ -492,11 +498,13 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
       kubectl -n nlp describe pdb eval-server
     gang vision/pretrain-7 ends by itself: nobody may stop it
     DescribeInstances could not be read: RequestLimitExceeded
-    the last look showed 3 of 16 instances and 4 of 16 nodes: too few to be believed, so nothing is removed
+    the last look showed 3 of 16 instances and 4 of 16 claimed nodes: too few to be believed, so nothing is removed
       look yourself; if they are really gone: tidewright lost clusters/demo --yes
     limit hourlyUsd is $120, this needs $1,164.50
       raise spec.limits.hourlyUsd in the Fleet document
-    an approval
+    the price of spot nodes is $8.97 an hour, $8.01 may be paid
+      wait until it is cheaper, or raise maxPricePercent in the pool
+    an approval by name: this removes 8 of 12 nodes, 67 percent, and limits.desiredShrinkPercent is 25
       tidewright apply clusters/demo --approved 62eb5d9e018a
     frozen by ana since 19:55, deadlines too: why
       tidewright thaw --dir clusters/demo

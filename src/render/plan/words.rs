@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use rust_decimal::Decimal;
 
 use super::super::tide::clock::near;
-use crate::effect::{Amount, Excess, Freeze, Scope};
+use crate::effect::{Amount, Counts, Excess, Freeze, Scope};
 use crate::fleet::policy::Remedy;
 use crate::ids::PoolName;
 use crate::observed::NoticeKind;
@@ -90,6 +90,10 @@ impl Words<'_> {
         let on = |on: String| Wait { on, ..Wait::default() };
         let with = |on: String, remedy: String| Wait { on, remedy: Some(remedy), patch: None };
         match waiting {
+            WaitingOn::Budget { name, allowed, used } if name == "canary" => on(match used < allowed {
+                true => format!("the canary goes first: {} of {}", used, count(*allowed, "node")),
+                false => format!("the canary, {}, has to stand first", count(*allowed, "node")),
+            }),
             WaitingOn::Budget { name, allowed, used } => on(format!("{}: {used} of {allowed} in use", clean(name))),
             WaitingOn::Until(at) => on(format!("until {}", self.near(*at))),
             WaitingOn::Capacity { what, retry } => {
@@ -108,21 +112,24 @@ impl Words<'_> {
             WaitingOn::Unread(gap) => on(format!("{} could not be read: {}", clean(&gap.what), clean(&gap.why))),
             WaitingOn::Shrunk { seen, trusted } => with(
                 format!(
-                    "the last look showed {} of {} instances and {} of {} nodes: too few to be believed, so nothing is \
-                     removed",
-                    seen.instances, trusted.instances, seen.nodes, trusted.nodes
+                    "the last look showed {}: too few to be believed, so nothing is removed",
+                    looked(seen, trusted)
                 ),
                 format!("look yourself; if they are really gone: {} --yes", command("lost", self.directory)),
             ),
-            WaitingOn::Limit { name, allowed, wanted } => {
-                let name = clean(name.strip_prefix("limits.").unwrap_or(name));
-                with(
-                    format!("limit {name} is {}, this needs {}", money(*allowed), money(*wanted)),
-                    format!("raise spec.limits.{name} in the Fleet document"),
-                )
-            }
-            WaitingOn::Approval(digest) => with(
-                "an approval".into(),
+            WaitingOn::Limit { name, allowed, wanted } => match name.strip_prefix("limits.") {
+                Some(name) => with(
+                    format!("limit {} is {}, this needs {}", clean(name), money(*allowed), money(*wanted)),
+                    format!("raise spec.limits.{} in the Fleet document", clean(name)),
+                ),
+                // A price: it comes down by itself, or somebody pays more.
+                None => with(
+                    format!("{} is {} an hour, {} may be paid", clean(name), money(*wanted), money(*allowed)),
+                    "wait until it is cheaper, or raise maxPricePercent in the pool".into(),
+                ),
+            },
+            WaitingOn::Approval { digest, why } => with(
+                format!("an approval by name: {}", clean(why)),
                 format!("{} --approved {}", command("apply", self.directory), short(digest.as_str())),
             ),
             WaitingOn::Frozen(freeze) => with(self.freeze(freeze), self.thaw(freeze)),
@@ -188,12 +195,20 @@ impl Words<'_> {
 
     fn step(&self, id: &crate::ids::StepId) -> String {
         let known = self.plan.and_then(|plan| plan.step(id));
-        known.map_or_else(|| format!("step {id}"), |step| super::super::progress::action(&step.action))
+        known.map_or_else(|| format!("step {id}"), super::super::progress::step)
     }
 
     fn at_or_now(&self, at: Timestamp) -> String {
         if at <= self.now { "now".into() } else { format!("at {}", self.near(at)) }
     }
+}
+
+/// "14 of 16 instances and 3 of 4 claimed nodes"; what there is none of is not told.
+fn looked(seen: &Counts, trusted: &Counts) -> String {
+    let parts = [(seen.instances, trusted.instances, "instance"), (seen.nodes, trusted.nodes, "claimed node")];
+    let parts = parts.iter().filter(|(_, of, _)| *of > 0);
+    let parts: Vec<String> = parts.map(|(seen, of, word)| format!("{seen} of {}", count(*of, word))).collect();
+    list(&parts, usize::MAX)
 }
 
 fn is_document(freeze: &Freeze) -> bool {

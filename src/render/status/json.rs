@@ -42,6 +42,8 @@ struct Report {
     words: String,
     /// How many steps could be done now.
     steps: usize,
+    /// How many of them wait for an approval.
+    unapproved: usize,
     /// Each pool by its name.
     pools: BTreeMap<String, Pool>,
     /// Each reservation by its name.
@@ -296,6 +298,7 @@ pub fn json(status: &Status, directory: &str) -> String {
         },
         words: sentence(status),
         steps: status.steps,
+        unapproved: status.unapproved,
         pools: status.pools.iter().map(|one| (one.pool.to_string(), pool(one))).collect(),
         reservations: status.reservations.iter().map(|one| (one.reservation.to_string(), reservation(one))).collect(),
         quotas: status.quotas.iter().map(share).collect(),

@@ -1,255 +1,184 @@
 //! What a seed draws: a fleet, and what happens to it.
 
+use super::dice::Dice;
+use super::fleet::{RACKS, RESERVED, Shape, fleet};
 use super::{Case, Line};
 
-/// Numbers that look unrelated, always the same for a seed (splitmix64).
-#[derive(Clone, Debug)]
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, most: u64) -> u64 {
-        self.next() % most.max(1)
-    }
-
-    fn between(&mut self, from: u64, to: u64) -> u64 {
-        from + self.below(to - from + 1)
-    }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap_or(0)]
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
-/// What the documents say now, as far as an edit has to know.
-#[derive(Debug)]
-struct Now {
-    train: u64,
-    serve: u64,
-    version: u64,
-    halves: bool,
-    tide: bool,
-    frozen: bool,
+/// What was done so far, where that decides what can be done next.
+#[derive(Default, Debug)]
+struct Story {
     services: u64,
+    frozen: bool,
 }
-
-/// More nodes than a pool of this fleet ever has.
-const RESERVED: u64 = 5;
 
 /// The script of a seed.
 pub fn draw(seed: u64) -> Case {
     let mut dice = Dice(seed ^ 0x7469_6465);
-    let mut now = Now {
-        train: dice.between(1, 3),
-        serve: dice.between(1, 3),
-        version: 1,
-        halves: dice.chance(50),
-        tide: dice.chance(40),
-        frozen: false,
-        services: 0,
-    };
+    let mut shape = Shape::draw(&mut dice);
     let must = |text: String| Line { text, optional: false };
     let may = |text: String| Line { text, optional: true };
     let mut lines = vec![must(format!("start 2026-03-02T{:02}:00Z seed {seed}", dice.below(24)))];
-    lines.push(must(format!("fleet\n{}", fleet(&mut dice, &now))));
+    if shape.own.is_some() {
+        let rack = |rack| format!("existing node rack-{rack} dgx-h100 gpus 8 labels rack=ours");
+        lines.extend((1..=RACKS).map(rack).map(must));
+    }
+    lines.push(must(format!("fleet\n{}", fleet(&mut dice, &shape))));
+    if shape.guard && dice.chance(70) {
+        lines.push(may("traffic nightly 0.3".into()));
+    }
     if dice.chance(60) {
         lines.push(may("settle".into()));
     }
     let deadly = if dice.chance(30) { " deadly" } else { "" };
     lines.push(may(format!("weather {seed}{deadly}")));
+    let mut story = Story::default();
     for _ in 0..dice.between(6, 14) {
-        lines.extend(event(&mut dice, &mut now).into_iter().map(may));
+        lines.extend(event(&mut dice, &mut shape, &mut story).into_iter().map(may));
     }
-    lines.extend(["show faults", "calm", "thaw"].map(|text| must(text.into())));
-    lines.extend(["settle", "expect no orphans", "expect no violations"].map(|text| must(text.into())));
+    let end = ["show faults", "calm", "thaw", "thaw pool/train", "lost", "settle"];
+    lines.extend(end.map(|text| must(text.into())));
+    lines.extend(["expect no orphans", "expect no violations"].map(|text| must(text.into())));
+    if dice.chance(25) {
+        lines.push(must("expect as from nothing".into()));
+    }
     Case { seed, lines }
 }
 
-fn fleet(dice: &mut Dice, now: &Now) -> String {
-    let (train, serve) = (now.train, now.serve);
-    let (when, at_once) = (dice.one(&["drain", "drain", "idle"]), dice.between(1, 2));
-    let removed = dice.between(2, 4);
-    let spare = if dice.chance(40) { ", {onDemand: {max: 2}}" } else { "" };
-    let layout = if now.halves { "halves" } else { "whole" };
-    let mut text = format!(
-        "kind: Fleet
-metadata: {{name: drawn}}
-spec:
-  timeZone: UTC
-  cloud: {{sim: {{}}}}
-  kubernetes: {{sim: {{}}}}
-  limits: {{hourlyUsd: 10000, nodesRemovedPerHour: {removed}, desiredShrinkPercent: 100}}
----
-kind: Reservation
-metadata: {{name: base}}
-spec:
-  id: cr-0000000000000000a
-  manage: observe
-  instanceType: p5.48xlarge
-  zone: us-west-2a
-  nodes: {RESERVED}
-  onDemand: {{end: never, match: targeted}}
----
-kind: Reservation
-metadata: {{name: serving}}
-spec:
-  id: cr-0000000000000000b
-  manage: observe
-  instanceType: p5.48xlarge
-  zone: us-west-2b
-  nodes: {RESERVED}
-  onDemand: {{end: never, match: targeted}}
----
-kind: NodePool
-metadata: {{name: train}}
-spec:
-  instanceType: p5.48xlarge
-  nodes: {train} # train
-  capacity: [{{reservation: base}}{spare}]
-  launch:
-    image: {{ssmParameter: {{name: /images/gpu, version: 1}}}}
-    bootstrap: {{nodeadm: {{}}}}
-    subnets: {{tags: {{team: ml}}, zones: [us-west-2a]}}
-    securityGroups: {{tags: {{team: ml}}}}
-    role: node
-  updates: {{when: {when}, maxUnavailable: {at_once}}}
----
-kind: NodePool
-metadata: {{name: serve}}
-spec:
-  instanceType: p5.48xlarge
-  nodes: {serve} # serve
-  capacity: [{{reservation: serving}}]
-  layout: {layout}
-  updates: {{when: drain, maxUnavailable: 1}}
----
-kind: GpuLayout
-metadata: {{name: halves}}
-spec: {{mig: [{{slices: {{3g.40gb: 2}}}}]}}
----
-kind: PreemptionTier
-metadata: {{name: research}}
-spec: {{rank: 200, checkpoint: {{deadline: 5m}}}}
----
-kind: Quota
-metadata: {{name: vision}}
-spec:
-  namespaces: [{{name: vision}}]
-  tiers: [research]
-  shares: [{{pool: train, guarantee: {{gpus: 8}}}}]
-"
-    );
-    if dice.chance(50) {
-        text.push_str(
-            "---
-kind: HealthPolicy
-metadata: {name: default}
-spec:
-  rules: [{when: {xid: [79]}, then: [reboot, replace]}]
-  limit: 50%
-",
-        );
+/// One thing that happens, in one or more lines.
+fn event(dice: &mut Dice, shape: &mut Shape, story: &mut Story) -> Vec<String> {
+    match dice.below(10) {
+        0..=2 => edit(dice, shape),
+        3 => hardware(dice, shape),
+        4 => work(dice, shape, story),
+        5 => people(dice, shape, story),
+        6 => fault(dice),
+        7 => vec![format!("advance {}", dice.one(&["1m", "7m", "40m", "3h", "9h"]))],
+        _ => vec!["maybe approve".into(), format!("rounds {}", dice.between(1, 5))],
     }
-    if now.tide {
-        text.push_str(TIDE);
-    }
-    text.lines().map(|line| format!("  {line}\n")).collect::<String>().trim_end().to_string()
 }
 
-/// Serving nodes go to batch in the evening. The amount is what one node holds, however it is cut.
-const TIDE: &str = "---
-kind: PreemptionTier
-metadata: {name: batch}
-spec: {rank: 100, checkpoint: {deadline: 5m}}
----
-kind: Quota
-metadata: {name: serving}
-spec:
-  namespaces: [{name: serving}]
-  tiers: [research]
-  shares: [{pool: serve, guarantee: {nodes: 1}}]
----
-kind: Quota
-metadata: {name: batch}
-spec:
-  namespaces: [{name: batch}]
-  tiers: [batch]
----
-kind: TideSchedule
-metadata: {name: nightly}
-spec:
-  lowTide: [{days: [Mon-Sun], from: \"20:00\", to: \"06:30\"}]
-  lend: [{pool: serve, nodes: 1, from: serving, to: batch, layout: whole}]
-  reclaim: {lead: 45m, hardAt: 10m}
-";
-
-/// One thing that happens, in one or more lines.
-fn event(dice: &mut Dice, now: &mut Now) -> Vec<String> {
-    let slot = format!("{}/{}", dice.one(&["train", "serve"]), dice.below(3));
-    let one = |text: String| vec![text];
-    match dice.below(24) {
+/// Somebody merges another revision of the documents.
+fn edit(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
+    let size = |pool: &str, from: u64, to: u64| {
+        vec![format!("maybe edit \"nodes: {from} # {pool}\" -> \"nodes: {to} # {pool}\"")]
+    };
+    match dice.below(12) {
         0..=2 => {
             let to = dice.between(1, RESERVED);
-            let from = std::mem::replace(&mut now.train, to);
-            one(format!("edit \"nodes: {from} # train\" -> \"nodes: {to} # train\""))
+            size("train", std::mem::replace(&mut shape.train, to), to)
         }
         3 => {
             let to = dice.between(1, RESERVED);
-            let from = std::mem::replace(&mut now.serve, to);
-            one(format!("edit \"nodes: {from} # serve\" -> \"nodes: {to} # serve\""))
+            size("serve", std::mem::replace(&mut shape.serve, to), to)
         }
         4 | 5 => {
-            now.version += 1;
-            one(format!("edit \"version: {}\" -> \"version: {}\"", now.version - 1, now.version))
+            shape.version += 1;
+            vec![format!("maybe edit \"version: {}\" -> \"version: {}\"", shape.version - 1, shape.version)]
         }
-        6 if !now.tide => {
+        6 if !shape.tide => {
             let word = |halves: bool| if halves { "halves" } else { "whole" };
-            let from = now.halves;
-            now.halves = !from;
-            one(format!("edit \"layout: {}\\n  updates\" -> \"layout: {}\\n  updates\"", word(from), word(now.halves)))
+            let (from, to) = (shape.halves, word(!shape.halves));
+            shape.halves = !from;
+            vec![format!("maybe edit \"layout: {}\\n  updates\" -> \"layout: {to}\\n  updates\"", word(from))]
         }
-        6 => one("recall nightly".into()),
-        7 => one(format!("maybe kill {slot}")),
-        8 => one(format!("maybe xid {slot} 79 heals")),
-        9 => one(format!("maybe mig {} {slot}", dice.one(&["fail", "hang"]))),
-        10 | 11 => one(format!("submit gang vision 8{}", dice.one(&["", " saves never", " saves 3m"]))),
-        12 => {
-            now.services += 1;
-            one(format!("submit service web/api-{} 2 x nvidia.com/gpu pool train pdb max 1", now.services))
+        6 | 7 => {
+            // What nobody has cannot be guaranteed: such an edit is refused, and passed over.
+            let to = if shape.quota == 8 { 16 } else { 8 };
+            let from = std::mem::replace(&mut shape.quota, to);
+            vec![format!("maybe edit \"gpus: {from}}}}}] # vision\" -> \"gpus: {to}}}}}] # vision\"")]
         }
-        13 => one(format!("maybe finish gang-{}", dice.between(1, 3))),
-        14 if now.tide => one("submit gang batch 8".into()),
-        14 | 15 => one(format!("advance {}", dice.one(&["1m", "7m", "40m", "3h", "9h"]))),
-        16 => one(format!("two operators\nrounds {}", dice.between(1, 2))),
-        17 => {
-            now.frozen = !now.frozen;
-            one(if now.frozen { "freeze drawn".into() } else { "thaw".into() })
+        8 if shape.spot.is_some() => {
+            let to = dice.between(1, 3);
+            let from = shape.spot.replace(to).unwrap_or(to);
+            size("sweep", from, to)
         }
-        18 => one(format!(
-            "fail next launch {} {} times",
-            dice.one(&["no-capacity", "ambiguous", "throttled"]),
-            dice.between(1, 3)
-        )),
-        19 => {
-            let position = dice.one(&["before", "after", "at-answer"]);
-            one(format!("crash {position} effect {}\nrounds 1", dice.between(1, 9)))
+        9 if shape.own.is_some() => {
+            let to = dice.between(1, RACKS);
+            let from = shape.own.replace(to).unwrap_or(to);
+            size("own", from, to)
         }
-        20 => one(format!(
-            "hide {} {} reads\nrounds 1",
-            dice.one(&["instances", "nodes", "pods", "workloads"]),
-            dice.between(1, 4)
-        )),
-        21 => one(format!("stillborn 1 launch\nrounds {}", dice.between(1, 3))),
-        _ => vec!["maybe approve".into(), format!("rounds {}", dice.between(1, 5))],
+        10 => vec![format!("maybe delete {}", dice.one(&["NodePool/sweep", "NodePool/own", "NodePool/train"]))],
+        11 if shape.tide => vec!["recall nightly".into()],
+        _ => vec![format!("maybe delete {}", dice.one(&["HealthPolicy/default", "TideSchedule/nightly"]))],
     }
+}
+
+/// Machines and what runs on them break.
+fn hardware(dice: &mut Dice, shape: &Shape) -> Vec<String> {
+    let slot = format!("{}/{}", dice.one(&shape.pools()), dice.below(3));
+    vec![match dice.below(9) {
+        0 => format!("maybe kill {slot}"),
+        1 => format!("maybe xid {slot} 79 heals"),
+        2 => format!("maybe xid {slot} 79"),
+        3 => format!("maybe xid {slot} 95"),
+        4 => format!("maybe mig {} {slot}", dice.one(&["fail", "hang"])),
+        5 => format!("maybe interrupt {slot}"),
+        6 => format!("maybe maintenance {slot} in {}", dice.one(&["10m", "2h"])),
+        7 => format!("maybe notready {slot}\nrounds 2\nmaybe ready {slot}"),
+        _ => format!("maybe remove node {slot}"),
+    }]
+}
+
+/// Users submit work, and it ends.
+fn work(dice: &mut Dice, shape: &Shape, story: &mut Story) -> Vec<String> {
+    vec![match dice.below(8) {
+        0 | 1 => format!("maybe submit gang vision 8{}", dice.one(&["", " saves never", " saves 3m", " works 1h"])),
+        2 => "maybe submit gang vision 16".into(),
+        3 => {
+            story.services += 1;
+            format!("submit service web/api-{} 2 x nvidia.com/gpu pool train pdb max 1", story.services)
+        }
+        4 if story.services > 0 => format!("budget web/more for web/api-{} min 1", dice.between(1, story.services)),
+        5 if shape.tide => "maybe submit gang batch 8".into(),
+        6 if shape.spot.is_some() => "maybe submit gang tuning 8".into(),
+        6 if shape.block.is_some() => "maybe submit gang foundation 8 saves 3m".into(),
+        _ => format!("maybe finish gang-{}", dice.between(1, 3)),
+    }]
+}
+
+/// People step in.
+fn people(dice: &mut Dice, shape: &Shape, story: &mut Story) -> Vec<String> {
+    let slot = format!("{}/{}", dice.one(&shape.pools()), dice.below(3));
+    vec![match dice.below(7) {
+        0 | 1 => {
+            story.frozen = !story.frozen;
+            if story.frozen { "freeze drawn".into() } else { "thaw".into() }
+        }
+        2 => format!("freeze pool/train drawn\nrounds {}", dice.between(1, 2)),
+        3 => format!("maybe hands-off {slot}\nrounds {}\nmaybe hands-on {slot}", dice.between(1, 3)),
+        4 => format!("maybe cordon {slot} by somebody\nrounds 1\nmaybe uncordon {slot} by somebody"),
+        5 if shape.guard => format!("traffic nightly {}", dice.one(&["0.3", "0.9", "silent"])),
+        5 => format!("maybe quarantine {slot} drawn\nrounds 2\nmaybe return {slot}"),
+        // In the middle of a round.
+        _ => format!("crash at-answer effect {}\nrounds 1\nfreeze drawn\nrounds 1\nthaw", dice.between(1, 9)),
+    }]
+}
+
+/// What goes wrong between us and the world, beside the weather.
+fn fault(dice: &mut Dice) -> Vec<String> {
+    vec![match dice.below(8) {
+        0 => {
+            let class = dice.one(&["no-capacity", "ambiguous", "throttled"]);
+            format!("fail next launch {class} {} times", dice.between(1, 3))
+        }
+        1 => {
+            let position = dice.one(&["before", "after", "at-answer"]);
+            format!("crash {position} effect {}\nrounds 1", dice.between(1, 9))
+        }
+        2 => {
+            let what = dice.one(&["instances", "nodes", "pods", "workloads", "reservations"]);
+            format!("hide {what} {} reads\nrounds 1", dice.between(1, 4))
+        }
+        3 => format!("stillborn 1 launch\nrounds {}", dice.between(1, 3)),
+        4 => format!("two operators seed {}\nrounds {}", dice.below(1000), dice.between(1, 2)),
+        5 => {
+            let apart = dice.one(&["3s", "90s", "10m"]);
+            format!("two operators seed {} apart {apart}\nrounds 1", dice.below(1000))
+        }
+        6 => {
+            let way = dice.one(&["ahead", "behind"]);
+            format!("clock {} {way}\nrounds {}\nclock right", dice.one(&["2s", "90s", "15m"]), dice.between(1, 3))
+        }
+        _ => "capacity g6.48xlarge sim-1a spot 0\nrounds 1\ncapacity g6.48xlarge sim-1a spot unlimited".into(),
+    }]
 }

@@ -187,3 +187,15 @@ fn a_block_that_we_bought_costs_what_we_paid() {
     // 9,600 dollars for 4 nodes and 24 hours are 100 a node and hour.
     assert_eq!(of(&input).reservations[0].seen.as_ref().unwrap().idle_usd_hour, Some(Usd(Decimal::from(200))));
 }
+
+#[test]
+fn capacity_that_has_not_begun_is_used_by_nobody() {
+    let mut input = sample::input();
+    let mut all = input.observed.cloud.reservations.seen().clone();
+    for seen in all.values_mut() {
+        (seen.state, seen.available) = (ReservationState::Pending, 0);
+    }
+    input.observed.cloud.reservations = Read::new(all, input.now);
+    let used: Vec<u32> = of(&input).reservations.iter().filter_map(|one| Some(one.seen.as_ref()?.used)).collect();
+    assert!(!used.is_empty() && used.iter().all(|used| *used == 0), "{used:?}");
+}

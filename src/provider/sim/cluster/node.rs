@@ -13,6 +13,7 @@ use super::pods::Owner;
 use crate::effect::marks::{CORDON, DRAIN_TAINT, Mark};
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::ConditionStatus;
+use crate::fleet::standing::NodeShape;
 use crate::ids::{GpuModel, InstanceId, InstanceType, NodeName, ResourceName, Uid};
 use crate::observed::ConditionSeen;
 
@@ -42,6 +43,24 @@ pub struct NodeJoin {
     pub vcpus: u32,
     pub memory_gib: u32,
     pub efa: u32,
+}
+
+impl NodeJoin {
+    /// A machine of a type that no cloud of ours started.
+    pub fn existing(name: NodeName, shape: &NodeShape, labels: BTreeMap<String, String>) -> Self {
+        Self {
+            name,
+            instance: None,
+            labels,
+            taints: Vec::new(),
+            gpus: shape.gpus,
+            gpu: shape.gpu.clone(),
+            instance_type: shape.instance_type.clone(),
+            vcpus: shape.vcpus.unwrap_or(96),
+            memory_gib: shape.memory_gib.unwrap_or(1024),
+            efa: shape.efa,
+        }
+    }
 }
 
 /// When a new or rebooted node says that it passed its tests.

@@ -1,0 +1,60 @@
+//! What a roll-out will do once its turn comes: the moves that wait, and whom they will disturb, at most.
+//!
+//! A pod that stands for itself is made again at once, on a node that may still have to go: it is counted there too,
+//! because an approval that covers it only once would run out half way. A gang queues as a whole, is approved as a
+//! whole, and is counted once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::drain::drained_at_most;
+use super::harm::gang_of;
+use super::rollout::Rollout;
+use super::types::{Held, thing};
+use super::view::{PoolView, SlotView, View};
+use super::wish::Wish;
+use crate::effect::Effects;
+use crate::ids::SlotId;
+use crate::observed::PodSeen;
+
+/// What is held for each slot that has to wait.
+pub fn later(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    wishes: &BTreeMap<&SlotId, Wish>,
+    rollout: &Rollout,
+) -> BTreeMap<SlotId, Held> {
+    let on = thing(pool.name);
+    let slots: BTreeMap<&SlotId, &SlotView<'_>> = pool.slots.iter().map(|slot| (&slot.id, slot)).collect();
+    let (mut told, mut come) = (BTreeSet::new(), Effects::default());
+    let mut held = BTreeMap::new();
+    for id in &rollout.order {
+        let (Some(wish), Some((node, _))) = (wishes.get(id), slots.get(id).and_then(|slot| slot.node)) else {
+            continue;
+        };
+        let pods = view.harm.pods_on(node);
+        let singles: Vec<&PodSeen> = pods.iter().copied().filter(|pod| gang_of(pod).is_none()).collect();
+        if let Some(waiting_on) = rollout.wait.get(id) {
+            // Nobody is moved where a node is only taken when it falls free, and nobody knows when that is.
+            let falls_free = !wish.pressure().moves_work && !pods.is_empty();
+            let mut effects = if falls_free { Effects::default() } else { wish.effects(&on) };
+            if wish.pressure().moves_work {
+                let gangs = pods.iter().copied().filter(|pod| gang_of(pod).is_some_and(|gang| told.insert(gang)));
+                let own: Vec<&PodSeen> = singles.iter().copied().chain(gangs).collect();
+                effects.add(&drained_at_most(view, &on, &own));
+                effects.add(&come);
+            }
+            let one = Held {
+                what: on.clone(),
+                wanted: wish.sentence(id, node),
+                reason: wish.reason().clone(),
+                effects,
+                disruption: view.harm.hit(pods),
+                waiting_on: waiting_on.clone(),
+                done_by: rollout.done_by,
+            };
+            held.insert(id.clone(), one);
+        }
+        come.add(&drained_at_most(view, &on, &singles));
+    }
+    held
+}

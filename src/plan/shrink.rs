@@ -1,0 +1,73 @@
+//! A pool that is asked to be smaller: what that is told to wait for, and the quotas that go with its nodes.
+
+use std::collections::BTreeSet;
+
+use super::draft::Course;
+use super::gates::{NO_DIGEST, is_begun, is_removal};
+use super::types::*;
+use super::view::View;
+use crate::effect::{Action, ClusterAction, Thing};
+use crate::ids::PoolName;
+
+/// The nodes that go because the documents ask for fewer.
+#[derive(Debug)]
+pub struct Shrink {
+    /// How many, of how many that we know of, and what percentage may go at once.
+    count: usize,
+    known: usize,
+    percent: usize,
+    /// The pools that they go from.
+    from: BTreeSet<PoolName>,
+    /// More than may, and nobody gave his word for it.
+    unapproved: bool,
+}
+
+impl Shrink {
+    pub fn new(view: &View<'_>, courses: &[Course], held: &[Held], unapproved: bool) -> Self {
+        let unwanted = |course: &&Course| course.reason == Reason::NotWanted && is_removal(course);
+        let goes = courses.iter().filter(unwanted).filter(|course| !is_begun(view, course)).map(|course| &course.on);
+        let waits = held.iter().filter(|held| held.reason == Reason::NotWanted).map(|held| &held.what);
+        let all: Vec<&Thing> = goes.chain(waits).collect();
+        let slots = view.input.ledger.pools.values().flat_map(|pool| pool.slots.values());
+        let from = all.iter().filter_map(|on| match on {
+            Thing::Pool(name) => Some(name.clone()),
+            _ => None,
+        });
+        Self {
+            count: all.len(),
+            known: slots.filter(|slot| slot.is_something()).count(),
+            percent: usize::from(view.standing.limits.desired_shrink_percent),
+            from: from.collect(),
+            unapproved,
+        }
+    }
+
+    /// Somebody's word, with the limit that asks for it.
+    pub fn word(&self) -> WaitingOn {
+        let Self { count, known, percent, .. } = self;
+        let share = (count * 100).div_ceil((*known).max(1));
+        let why = format!(
+            "this removes {count} of {known} nodes, {share} percent, and limits.desiredShrinkPercent is {percent}"
+        );
+        WaitingOn::Approval { digest: NO_DIGEST.into(), why }
+    }
+
+    /// A quota that is lowered because its pool shrinks goes with the nodes: on the same word, and no earlier. It is
+    /// still written before them, so that nothing is promised that is not there.
+    pub fn quota(&self, view: &View<'_>, course: &mut Course) -> Option<WaitingOn> {
+        let lowers = |step: &Step| match &step.action {
+            Action::Cluster(ClusterAction::Apply(object)) => {
+                let pools = super::objects::lowered(view.input, object);
+                pools.into_iter().find(|pool| self.from.contains(pool)).map(|pool| (object.key.to_string(), pool))
+            }
+            _ => None,
+        };
+        let (key, pool) = course.steps.iter().filter(|_| !self.from.is_empty()).find_map(lowers)?;
+        if self.unapproved {
+            course.wanted = format!("lower {key} with the nodes of pool/{pool}");
+            return Some(self.word());
+        }
+        course.steps.iter_mut().filter(|step| lowers(step).is_some()).for_each(|step| step.consent = Consent::Asked);
+        None
+    }
+}

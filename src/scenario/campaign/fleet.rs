@@ -1,0 +1,282 @@
+//! The documents that a seed begins with.
+//!
+//! Two pools are always there, one of which trains and one of which serves; the others come and go with the seed. What
+//! an edit replaces carries a comment that names it, so that it is found.
+
+use super::dice::Dice;
+
+/// What the documents say now, as far as an edit has to know.
+#[derive(Debug)]
+pub struct Shape {
+    pub train: u64,
+    pub serve: u64,
+    pub version: u64,
+    pub quota: u64,
+    pub halves: bool,
+    pub tide: bool,
+    /// The tide asks how much traffic there is.
+    pub guard: bool,
+    /// A pool of spot nodes, and how many.
+    pub spot: Option<u64>,
+    /// A pool of nodes that somebody else runs, and how many.
+    pub own: Option<u64>,
+    pub block: Option<Block>,
+}
+
+/// A pool on a Capacity Block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Block {
+    /// It runs already, and ends on the first day.
+    Running,
+    /// It begins on the first day.
+    Coming,
+    /// It has to be bought first.
+    Wanted,
+}
+
+/// More nodes than a pool of this fleet ever has.
+pub const RESERVED: u64 = 5;
+/// Nodes of our own hardware that are there.
+pub const RACKS: u64 = 3;
+
+impl Shape {
+    pub fn draw(dice: &mut Dice) -> Self {
+        let tide = dice.chance(40);
+        Self {
+            train: dice.between(1, 3),
+            serve: dice.between(1, 3),
+            version: 1,
+            quota: 8,
+            halves: dice.chance(50),
+            tide,
+            guard: tide && dice.chance(40),
+            spot: dice.chance(25).then(|| dice.between(1, 2)),
+            own: dice.chance(25).then(|| dice.between(1, RACKS)),
+            block: dice.chance(20).then(|| match dice.below(3) {
+                0 => Block::Running,
+                1 => Block::Coming,
+                _ => Block::Wanted,
+            }),
+        }
+    }
+
+    /// Pools that have nodes with numbers from 0.
+    pub fn pools(&self) -> Vec<&'static str> {
+        let mut pools = vec!["train", "serve"];
+        pools.extend(self.spot.map(|_| "sweep"));
+        pools.extend(self.own.map(|_| "own"));
+        pools.extend(self.block.map(|_| "pretrain"));
+        pools
+    }
+}
+
+/// The documents, indented as a block of a script.
+pub fn fleet(dice: &mut Dice, shape: &Shape) -> String {
+    let mut text = head(dice, shape);
+    if dice.chance(50) {
+        text.push_str(HEALTH);
+    }
+    if shape.tide {
+        text.push_str(TIDE);
+        if shape.guard {
+            text.push_str("  guard: {prometheus: \"sum(rate(requests))\", below: 0.6, staleAfter: 10m}\n");
+        }
+    }
+    if let Some(nodes) = shape.spot {
+        text.push_str(&spot(nodes));
+    }
+    if let Some(nodes) = shape.own {
+        text.push_str(&own(nodes));
+    }
+    if let Some(block) = shape.block {
+        text.push_str(&pretrain(block));
+    }
+    text.lines().map(|line| format!("  {line}\n")).collect::<String>().trim_end().to_string()
+}
+
+fn head(dice: &mut Dice, shape: &Shape) -> String {
+    let Shape { train, serve, quota, .. } = shape;
+    let (when, at_once) = (dice.one(&["drain", "drain", "idle"]), dice.between(1, 2));
+    let (removed, shrink) = (dice.between(2, 4), dice.one(&["100", "100", "34"]));
+    let spare = if dice.chance(40) { ", {onDemand: {max: 2}}" } else { "" };
+    let layout = if shape.halves { "halves" } else { "whole" };
+    let hardware = "[{name: dgx-h100, gpu: h100-sxm, gpus: 8, nvlinkDomain: 8, usdPerHour: 31.00}]";
+    format!(
+        "kind: Fleet
+metadata: {{name: drawn}}
+spec:
+  timeZone: UTC
+  cloud: {{sim: {{}}}}
+  kubernetes: {{sim: {{}}}}
+  limits: {{hourlyUsd: 10000, nodesRemovedPerHour: {removed}, desiredShrinkPercent: {shrink}}}
+  hardware: {hardware}
+---
+kind: Reservation
+metadata: {{name: base}}
+spec:
+  id: cr-0000000000000000a
+  manage: observe
+  instanceType: p5.48xlarge
+  zone: us-west-2a
+  nodes: {RESERVED}
+  onDemand: {{end: never, match: targeted}}
+---
+kind: Reservation
+metadata: {{name: serving}}
+spec:
+  id: cr-0000000000000000b
+  manage: observe
+  instanceType: p5.48xlarge
+  zone: us-west-2b
+  nodes: {RESERVED}
+  onDemand: {{end: never, match: targeted}}
+---
+kind: NodePool
+metadata: {{name: train}}
+spec:
+  instanceType: p5.48xlarge
+  nodes: {train} # train
+  capacity: [{{reservation: base}}{spare}]
+  launch:
+    image: {{ssmParameter: {{name: /images/gpu, version: 1}}}}
+    bootstrap: {{nodeadm: {{}}}}
+    subnets: {{tags: {{team: ml}}, zones: [us-west-2a]}}
+    securityGroups: {{tags: {{team: ml}}}}
+    role: node
+  updates: {{when: {when}, maxUnavailable: {at_once}}}
+---
+kind: NodePool
+metadata: {{name: serve}}
+spec:
+  instanceType: p5.48xlarge
+  nodes: {serve} # serve
+  capacity: [{{reservation: serving}}]
+  layout: {layout}
+  updates: {{when: drain, maxUnavailable: 1}}
+---
+kind: GpuLayout
+metadata: {{name: halves}}
+spec: {{mig: [{{slices: {{3g.40gb: 2}}}}]}}
+---
+kind: PreemptionTier
+metadata: {{name: research}}
+spec: {{rank: 200, checkpoint: {{deadline: 5m}}}}
+---
+kind: Quota
+metadata: {{name: vision}}
+spec:
+  namespaces: [{{name: vision}}]
+  tiers: [research]
+  shares: [{{pool: train, guarantee: {{gpus: {quota}}}}}] # vision
+"
+    )
+}
+
+const HEALTH: &str = "---
+kind: HealthPolicy
+metadata: {name: default}
+spec:
+  rules: [{when: {xid: [79]}, then: [reboot, replace]}, {when: {xid: [95]}, then: [quarantine]}]
+  limit: 50%
+";
+
+/// Serving nodes go to batch in the evening. The amount is what one node holds, however it is cut.
+const TIDE: &str = "---
+kind: PreemptionTier
+metadata: {name: batch}
+spec: {rank: 100, checkpoint: {deadline: 5m}}
+---
+kind: Quota
+metadata: {name: serving}
+spec:
+  namespaces: [{name: serving}]
+  tiers: [research]
+  shares: [{pool: serve, guarantee: {nodes: 1}}]
+---
+kind: Quota
+metadata: {name: batch}
+spec:
+  namespaces: [{name: batch}]
+  tiers: [batch]
+---
+kind: TideSchedule
+metadata: {name: nightly}
+spec:
+  lowTide: [{days: [Mon-Sun], from: \"20:00\", to: \"06:30\"}]
+  lend: [{pool: serve, nodes: 1, from: serving, to: batch, layout: whole}]
+  reclaim: {lead: 45m, hardAt: 10m}
+";
+
+fn spot(nodes: u64) -> String {
+    format!(
+        "---
+kind: NodePool
+metadata: {{name: sweep}}
+spec:
+  instanceType: g6.48xlarge
+  nodes: {nodes} # sweep
+  capacity: [{{spot: {{max: 4, maxPricePercent: 100}}}}]
+---
+kind: PreemptionTier
+metadata: {{name: sweeps}}
+spec: {{rank: 50, checkpoint: {{deadline: 90s, signal: termination}}}}
+---
+kind: Quota
+metadata: {{name: tuning}}
+spec:
+  namespaces: [{{name: tuning}}]
+  tiers: [sweeps]
+  shares: [{{pool: sweep, guarantee: {{gpus: 8}}}}]
+"
+    )
+}
+
+fn own(nodes: u64) -> String {
+    format!(
+        "---
+kind: NodePool
+metadata: {{name: own}}
+spec:
+  instanceType: dgx-h100
+  nodes: {nodes} # own
+  capacity: [{{existing: {{labels: {{rack: ours}}}}}}]
+"
+    )
+}
+
+fn pretrain(block: Block) -> String {
+    let terms = match block {
+        Block::Running => "window: {from: 2026-03-01T11:30Z, to: 2026-03-02T11:30Z}",
+        Block::Coming => "window: {from: 2026-03-02T11:30Z, to: 2026-03-03T11:30Z}",
+        Block::Wanted => {
+            "startBetween: {from: 2026-03-03, to: 2026-03-05}, \
+             approval: {mandate: {upToUsd: 20000, expires: 2026-03-03T00:00Z}}"
+        }
+    };
+    let id = if block == Block::Wanted { "" } else { "  id: cr-0000000000000000c\n" };
+    format!(
+        "---
+kind: Reservation
+metadata: {{name: burst}}
+spec:
+{id}  instanceType: p5.48xlarge
+  nodes: 2
+  capacityBlock: {{duration: 1d, maxUpfrontUsd: 20000, {terms}}}
+---
+kind: NodePool
+metadata: {{name: pretrain}}
+spec:
+  instanceType: p5.48xlarge
+  fill: reservations
+  capacity: [{{reservation: burst}}]
+---
+kind: Quota
+metadata: {{name: foundation}}
+spec:
+  namespaces: [{{name: foundation}}]
+  cohort: pretrain
+  tiers: [research]
+  shares: [{{pool: pretrain, guarantee: {{gpus: 0}}, borrow: {{gpus: 16}}}}]
+"
+    )
+}

@@ -1,0 +1,65 @@
+//! The simulated world, as whoever watches asks about it.
+
+use crate::effect::{Ledger, Slot};
+use crate::ids::{InstanceId, NodeName, SlotId, WorkloadUid};
+use crate::observed::{ClusterSeen, Market, NodeSeen, PodSeen};
+use crate::provider::sim::State;
+use crate::provider::sim::cloud::Instance;
+
+/// One instant of it.
+pub struct Scene<'a> {
+    pub state: &'a State,
+    pub seen: ClusterSeen,
+    pub ledger: Ledger,
+}
+
+impl<'a> Scene<'a> {
+    pub fn new(state: &'a State) -> Self {
+        Self { state, seen: state.cluster.observe(state.now), ledger: state.ledger.whole().0 }
+    }
+
+    pub fn node(&self, name: &NodeName) -> Option<&NodeSeen> {
+        self.seen.nodes.seen().get(name)
+    }
+
+    pub fn instance(&self, node: &NodeSeen) -> Option<&'a Instance> {
+        self.state.cloud.instances.get(node.instance.as_ref()?)
+    }
+
+    pub fn node_of(&self, instance: &InstanceId) -> Option<(&NodeName, &NodeSeen)> {
+        self.seen.nodes.seen().iter().find(|(_, node)| node.instance.as_ref() == Some(instance))
+    }
+
+    /// The slot whose record has a node, or its instance.
+    pub fn slot_of(&self, name: &NodeName) -> Option<(SlotId, &Slot)> {
+        let instance = self.node(name).and_then(|node| node.instance.as_ref());
+        let has = |slot: &Slot| {
+            slot.node.as_ref() == Some(name) || (instance.is_some() && slot.instance.as_ref() == instance)
+        };
+        let mut all = self.ledger.pools.iter().flat_map(|(pool, known)| known.slots.iter().map(move |one| (pool, one)));
+        all.find(|(_, (_, slot))| has(slot)).map(|(pool, (index, slot))| (SlotId::new(pool, *index), slot))
+    }
+
+    /// What a drain has to send away.
+    pub fn pods_on<'s>(&'s self, node: &'s NodeName) -> impl Iterator<Item = &'s PodSeen> + 's {
+        self.seen.pods.seen().iter().filter(move |pod| pod.node.as_ref() == Some(node) && pod.counts())
+    }
+
+    /// Where the pods of a workload are.
+    pub fn nodes_of(&self, workload: &WorkloadUid) -> impl Iterator<Item = &NodeName> {
+        let pods = self.seen.pods.seen().iter().filter(move |pod| pod.workload.as_ref() == Some(workload));
+        pods.filter_map(|pod| pod.node.as_ref())
+    }
+
+    /// Whether the cloud takes the machine of a node away, at an instant that nobody here decides.
+    pub fn ends(&self, node: &NodeName) -> bool {
+        let found = self.node(node).and_then(|node| self.instance(node));
+        found.is_some_and(|found| found.notice.is_some() || found.market == Market::Block)
+    }
+
+    /// Whether it takes any of ours.
+    pub fn anything_ends(&self) -> bool {
+        let ours = self.state.cloud.instances.values().filter(|found| found.tag.is_some() && found.state.serves());
+        ours.into_iter().any(|found| found.notice.is_some() || found.market == Market::Block)
+    }
+}

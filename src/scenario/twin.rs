@@ -1,0 +1,78 @@
+//! I12: the end does not depend on the way. The same documents in an empty world come to the same fleet.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+use super::Wrong;
+use super::bench::Bench;
+use super::settle;
+use crate::effect::marks::DRESSED;
+use crate::fleet::pool::Source;
+use crate::units::Duration;
+
+/// Holds the fleet against one that was made from nothing. Only one that is done can be compared, and only as far as
+/// the documents alone decide: a person's orders, a block that was bought and racks of somebody else are not in them.
+pub fn as_from_nothing(bench: &mut Bench) -> Result<(), Wrong> {
+    let looked = bench.look()?;
+    let head = &looked.input.ledger.head;
+    let ordered = !(head.frozen.is_empty() && head.quarantined.is_empty() && head.recalled.is_empty());
+    if !looked.plan.is_empty() || ordered || !head.purchases.is_empty() {
+        return Ok(());
+    }
+    let mut twin = bench.anew()?;
+    let guards = bench.sim.state().guards.clone();
+    guards.iter().for_each(|(query, guard)| twin.sim.set_guard(query, guard.value, guard.at));
+    settle::rest(&mut twin)?;
+    let (before, now) = (bench.sim.now(), twin.sim.now());
+    bench.sim.advance(Duration::secs(u64::try_from(now.duration_since(before).as_secs()).unwrap_or(0)));
+    // Around the turn of a tide the two are at different points of the same way.
+    let soon = |at: jiff::Timestamp, by| at.checked_add(SignedDuration::from_mins(by)).unwrap_or(at);
+    if !bench.fleet()?.transitions(soon(before, -60), soon(now, 1)).is_empty() {
+        return Ok(());
+    }
+    compare(bench, &twin)
+}
+
+/// Says what is different in two fleets of the same documents.
+pub fn compare(bench: &Bench, twin: &Bench) -> Result<(), Wrong> {
+    let (ours, theirs) = (picture(bench)?, picture(twin)?);
+    let differs = |key: &&String| ours.get(*key) != theirs.get(*key);
+    let mut keys: Vec<&String> = ours.keys().chain(theirs.keys()).filter(differs).collect();
+    keys.sort();
+    keys.dedup();
+    let Some(key) = keys.first() else { return Ok(()) };
+    let word = |found: Option<&String>| found.map_or("nothing".into(), ToString::to_string);
+    let (ours, theirs) = (word(ours.get(*key)), word(theirs.get(*key)));
+    let count = keys.len();
+    Err(Wrong::broken(format!(
+        "I12: {count} things are not as from nothing; {key} is\n    {ours}\n  and not\n    {theirs}"
+    )))
+}
+
+/// What the documents decide: our objects, and what the node in each slot shows.
+fn picture(bench: &Bench) -> Result<BTreeMap<String, String>, Wrong> {
+    let state = bench.sim.state();
+    let seen = state.cluster.observe(state.now);
+    let ours = seen.objects.seen().iter().filter(|(_, found)| found.written.is_some());
+    let mut all: BTreeMap<String, String> =
+        ours.map(|(key, found)| (key.to_string(), found.body.to_string())).collect();
+    let target = bench.fleet()?.target_at(state.now);
+    let (ledger, _) = state.ledger.whole();
+    for (name, pool) in &target.standing.pools {
+        if pool.capacity.iter().any(|source| matches!(source, Source::Existing { .. })) {
+            continue;
+        }
+        for (index, slot) in ledger.pools.get(name).into_iter().flat_map(|known| &known.slots) {
+            let Some(id) = &slot.instance else { continue };
+            let node = seen.nodes.seen().values().find(|node| node.instance.as_ref() == Some(id));
+            let shows = node.map_or("no node".into(), |node| {
+                let gpus = node.allocatable.iter().filter(|(name, _)| name.as_str().starts_with("nvidia.com/"));
+                let gpus: Vec<String> = gpus.map(|(name, count)| format!("{count} {name}")).collect();
+                format!("{} dressed {}", gpus.join(" "), node.labels.get(DRESSED).map_or("", String::as_str))
+            });
+            all.insert(format!("{name}/{index}"), shows);
+        }
+    }
+    Ok(all)
+}
