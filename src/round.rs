@@ -10,10 +10,10 @@ use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::compile;
-use crate::effect::{Ledger, LedgerChange, Thing};
+use crate::effect::{Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::{Fleet, Recalls, Target};
 use crate::ids::{FleetUid, ReservationName, SlotId, TideName};
-use crate::observed::{CloudSeen, Observed, Sample};
+use crate::observed::{CloudSeen, ClusterSeen, Observed, Sample};
 use crate::plan::PlanInput;
 use crate::plan::tide::guard_says;
 use crate::plan::view::FRESH;
@@ -53,18 +53,31 @@ pub async fn input(
     let target = Target { standing: asked.standing, ..known.target_with(now, &recalls) };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = known.transitions_with(now, tomorrow, &recalls);
+    let desired = compile(&target);
+    let rehearsed = world.cluster.rehearse(&moved(&desired, &cluster)).await;
     Ok(PlanInput {
         fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
         now,
         upcoming,
-        desired: compile(&target),
+        desired,
         target,
-        observed: Observed { cloud, cluster, guards },
+        observed: Observed { cloud, cluster, guards, rehearsed },
         ledger,
         closed,
         revision: options.revision.clone(),
         only: options.only.clone(),
     })
+}
+
+/// The objects that are not as we wrote them, or would be written another way.
+fn moved<'a>(desired: &'a Desired, cluster: &ClusterSeen) -> Vec<&'a Object> {
+    // Without a whole read nothing is made anew, so nothing need be tried.
+    let whole = cluster.objects.whole().is_some();
+    let objects = desired.objects.iter().filter(|wanted| match cluster.objects.seen().get(&wanted.key) {
+        Some(seen) => seen.written.as_ref() != Some(&wanted.digest) || seen.moved_by.is_some(),
+        None => whole,
+    });
+    objects.collect()
 }
 
 /// When the Capacity Blocks run that were bought, by the documents that they were bought for.

@@ -18,3 +18,8 @@ pub mod objects;
 pub mod plane;
 pub mod process;
 mod users;
+
+pub use api::{Api, block, eventually};
+pub use nodes::GpuNodes;
+pub use objects::{gang, is_true};
+pub use plane::{Controlplane, Settings, shared};

@@ -4,6 +4,7 @@
 
 mod campaign;
 mod cli;
+mod cluster;
 mod converge;
 mod compile;
 mod controlplane;

@@ -42,9 +42,40 @@ fn a_fleet_that_cannot_be_reached_is_told_what_can() {
     {
         let Answer { code, out, err } = run(directory.path(), &verb);
         assert_eq!((code, out.as_str()), (1, ""), "{verb:?}: {err}");
-        assert!(err.contains("kubernetes: {kubeconfig: …}") && err.contains("cloud: {sim: {}}"), "{verb:?}: {err}");
+        let says = ["a simulated cloud and a real cluster", "kubernetes: {sim: {}}", "cloud: {none: {}}"];
+        assert!(says.iter().all(|says| err.contains(says)), "{verb:?}: {err}");
     }
     assert!(!directory.path().join(".tidewright").exists(), "nothing is written for a fleet that cannot be reached");
+}
+
+#[test]
+fn a_cluster_that_is_not_in_the_kubeconfig_is_told_with_those_that_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let fleet = "apiVersion: tidewright.dev/v1alpha1\nkind: Fleet\nmetadata: {name: lab}\nspec: {timeZone: UTC, cloud: \
+                 {none: {}}, kubernetes: {kubeconfig: {context: prod}}}\n";
+    std::fs::write(directory.path().join("fleet.yaml"), fleet).unwrap();
+    let plan = |kubeconfig: &str| {
+        let mut command = assert_cmd::Command::cargo_bin("tidewright").unwrap();
+        command.current_dir(directory.path()).env("KUBECONFIG", directory.path().join(kubeconfig)).arg("plan");
+        let answer = command.assert().code(1);
+        String::from_utf8(answer.get_output().stderr.clone()).unwrap()
+    };
+    let says = plan("nowhere");
+    assert!(says.contains("no kubeconfig to read") && says.contains("point KUBECONFIG at it"), "{says}");
+    let config = |server: &str| {
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, \
+             user: {{token: t}}}}]\ncontexts: [{{name: lab, context: {{cluster: c, user: u}}}}]\n"
+        )
+    };
+    std::fs::write(directory.path().join("other"), config("https://127.0.0.1:1")).unwrap();
+    let says = plan("other");
+    assert!(says.contains("no context `prod`: it has lab"), "{says}");
+    // Nobody listens there.
+    let reachable = config("http://127.0.0.1:1").replace("name: lab", "name: prod");
+    std::fs::write(directory.path().join("right"), reachable).unwrap();
+    let says = plan("right");
+    assert!(says.contains("the API server cannot be reached") && says.contains("Check the address"), "{says}");
 }
 
 #[test]

@@ -218,6 +218,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
                 objects: read(BTreeMap::new()),
             },
             guards: BTreeMap::new(),
+            rehearsed: BTreeMap::new(),
         },
         ledger: Ledger::default(),
         closed: BTreeMap::new(),

@@ -3,7 +3,7 @@
 //! A try never sleeps: it ends, or it says when to come back, and the loop sleeps once for everybody. What a later try
 //! must know is in its [`Memory`]; after a crash the ledger and the world say the same.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::gate::{self, Passed};
 use super::record::{Guard, NotRecorded};
@@ -165,7 +165,9 @@ fn still_there(walk: &Walk<'_>, refused: &[Refusal]) -> Turn {
     let permanent: Vec<String> = refused.iter().filter(|refusal| refusal.permanent).map(word).collect();
     if permanent.is_empty() {
         let why = refused.iter().map(word).collect::<Vec<_>>().join("; ");
-        return Turn::Again { at: walk.now_plus(retry::EVICTION_PAUSE), why };
+        let told = refused.iter().filter_map(|refusal| i64::try_from(refusal.retry_after_secs?).ok()).max();
+        let told = SignedDuration::from_secs(told.unwrap_or_default());
+        return Turn::Again { at: walk.now_plus(retry::EVICTION_PAUSE.max(told)), why };
     }
     Turn::End(EventKind::Failed { class: retry::name(Class::Other).into(), why: permanent.join("; ") })
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
 use crate::effect::{Effects, Thing};
-use crate::ids::Digest;
+use crate::ids::{Digest, StepId};
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
 use crate::render::status::sentence;
@@ -232,6 +232,7 @@ fn rounds(
     stop: &Arc<StopSignal>,
 ) -> Result<End, u8> {
     let mut idle = 0;
+    let mut before: Vec<StepId> = Vec::new();
     loop {
         let input = session.input(options)?;
         let (made, audited) = judged(&input)?;
@@ -253,7 +254,7 @@ fn rounds(
             bars.tell(&event)
         }));
         bars.finish();
-        session.sim.save().map_err(|error| fail(&error.to_string()))?;
+        session.save()?;
         let report = walked.map_err(|error| fail(&error.to_string()))?;
         if report.stopped || stop.is_asked() {
             return Ok(End::Stopped);
@@ -261,7 +262,10 @@ fn rounds(
         if !until_converged {
             return Ok(End::Once(report));
         }
-        idle = if report.tally.succeeded == 0 { idle + 1 } else { 0 };
+        // The same steps again, although they were done: whatever undoes them will do so once more.
+        let steps: Vec<StepId> = made.steps.iter().map(|step| step.id.clone()).collect();
+        idle = if report.tally.succeeded == 0 || steps == before { idle + 1 } else { 0 };
+        before = steps;
         if idle >= IDLE_ROUNDS {
             return Ok(End::Stuck(report));
         }

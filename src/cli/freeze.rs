@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     }
     let freeze = |session: &Session| {
         exists(session, &scope)?;
-        let (by, at, reason) = (who(), session.sim.now(), arguments.reason.clone());
+        let (by, at, reason) = (who(), session.now(), arguments.reason.clone());
         let freeze = Freeze { scope: scope.clone(), by, at, reason, all: arguments.all };
         session.remember(&LedgerChange::Freeze(freeze))?;
         print(&format!("{} is frozen: {}", named(&scope), arguments.reason));
@@ -151,7 +151,7 @@ pub fn is_node(session: &Session, name: &NodeName) -> bool {
 }
 
 fn nodes(session: &Session) -> Vec<NodeName> {
-    let target = session.fleet.target_at(session.sim.now());
+    let target = session.fleet.target_at(session.now());
     let seen = block_on(session.world().cluster.observe(&target));
     seen.nodes.seen().keys().cloned().collect()
 }

@@ -200,10 +200,8 @@ fn print(text: &str) {
     let mut out = anstream::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
     match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            if !UNWRITTEN.swap(true, Ordering::Relaxed) {
-                talk(&format!("error: the result cannot be written: {error}"));
-            }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe && !UNWRITTEN.swap(true, Ordering::Relaxed) => {
+            talk(&format!("error: the result cannot be written: {error}"));
         }
         _ => {}
     }

@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     let put = |session: &Session| {
         node(session, &arguments.node)?;
         let name = NodeName::from(arguments.node.as_str());
-        let quarantine = Quarantine { by: who(), at: session.sim.now(), reason: arguments.reason.clone() };
+        let quarantine = Quarantine { by: who(), at: session.now(), reason: arguments.reason.clone() };
         session.remember(&LedgerChange::Quarantine { node: name, quarantine })?;
         print(&format!("{} is in quarantine: {}", arguments.node, arguments.reason));
         talk(&format!("to drain it now: {}", command("apply", &session.directory)));

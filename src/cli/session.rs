@@ -1,7 +1,7 @@
 //! What the verbs that look at the world share: the fleet of a directory, and the world that it lives in.
 //!
-//! The verbs name the planner, the judge, `apply` and the simulator only through here. Only the simulator can be reached
-//! now; a fleet that lives elsewhere gets an error that says so.
+//! The verbs name the planner, the judge, `apply` and the providers only through here. A fleet lives in the simulator, or
+//! in a real cluster whose nodes exist already; one that lives elsewhere gets an error that says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,35 @@ use crate::effect::{Head, Ledger, LedgerChange, Part};
 use crate::fleet::Fleet;
 use crate::fleet::config::{Cloud, Kubernetes};
 use crate::ids::FleetUid;
-use crate::load;
+use crate::load::{self, Loaded};
 use crate::plan::{Plan, PlanInput, plan};
+use crate::provider::clock::SystemClock;
+use crate::provider::k8s::K8s;
+use crate::provider::nowhere::Nowhere;
 use crate::provider::sim::{Sim, SimError};
-use crate::provider::{Class, PartValue, ProviderError, World};
+use crate::provider::{Class, Clock, PartValue, ProviderError, World};
 use crate::render::diagnostics;
 use crate::round::{self, Options};
 use crate::units::Duration;
 
-/// A fleet and the simulated world that it lives in.
+/// A fleet and the world that it lives in.
 #[derive(Debug)]
 pub struct Session {
     pub fleet: Fleet,
     pub uid: FleetUid,
-    pub sim: Sim,
+    place: Place,
     /// Somebody else has the world: what is to be remembered is written down for them, beside this file.
     notes: Option<PathBuf>,
     /// How the directory was written.
     pub directory: String,
     pub revision: Option<String>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Simulated(Box<Sim>),
+    /// A real cluster, and no cloud.
+    Cluster(Box<K8s>),
 }
 
 /// What somebody wants to do with the world.
@@ -62,7 +72,7 @@ impl Session {
         let before = at.checked_sub(SignedDuration::from_secs(1)).unwrap_or(at);
         let session = Self::open_at(directory, Access::Change, before)?;
         // A world in which nothing happened is not written down.
-        session.sim.advance(Duration::secs(1));
+        session.sim()?.advance(Duration::secs(1));
         Ok(session)
     }
 
@@ -71,12 +81,15 @@ impl Session {
         // The simulator has its own time, in which the documents are judged; looking makes no file.
         let loaded = load::load(directory);
         let now = Sim::peek(&state, begin).map(|sim| sim.now()).unwrap_or(begin);
-        let checked = loaded.check(now);
-        let Some(fleet) = checked.fleet else {
-            talk(diagnostics::human(&checked.sources, &checked.diagnostics, true).trim_end());
-            return Err(ERROR);
-        };
+        let is_real = loaded.kubernetes().is_some_and(|cluster| !matches!(cluster, Kubernetes::Sim(_)));
+        // A real cluster has the time that everybody has.
+        let fleet = checked(loaded, if is_real { SystemClock.now() } else { now })?;
         supported(&fleet).map_err(|why| fail(&why))?;
+        if is_real {
+            let cluster = block_on(K8s::connect(&fleet.kubernetes, &fleet.name.value));
+            let cluster = cluster.map_err(|error| fail(&error.to_string()))?;
+            return Ok(Self::new(fleet, Place::Cluster(Box::new(cluster)), None, directory));
+        }
         if access != Access::Look {
             prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
         }
@@ -92,13 +105,43 @@ impl Session {
         let furnished = sim.furnish(&fleet.target_at(sim.now()));
         furnished.map_err(|error| fail(&format!("the simulator cannot hold what the fleet adopts: {error}")))?;
         sim.furnish_nodes(&fleet.target_at(sim.now()));
+        Ok(Self::new(fleet, Place::Simulated(Box::new(sim)), notes, directory))
+    }
+
+    fn new(fleet: Fleet, place: Place, notes: Option<PathBuf>, directory: &Path) -> Self {
         let uid = FleetUid::from(fleet.name.value.as_str());
-        let revision = revision(directory);
-        Ok(Self { fleet, uid, sim, notes, directory: directory.display().to_string(), revision })
+        Self { fleet, uid, place, notes, directory: directory.display().to_string(), revision: revision(directory) }
     }
 
     pub fn world(&self) -> World<'_> {
-        self.sim.world()
+        match &self.place {
+            Place::Simulated(sim) => sim.world(),
+            Place::Cluster(cluster) => {
+                World { cloud: &Nowhere, cluster: &**cluster, meter: &Nowhere, clock: &SystemClock }
+            }
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.world().clock.now()
+    }
+
+    /// The simulated world, for those who move it by hand.
+    pub fn sim(&self) -> Result<&Sim, u8> {
+        match &self.place {
+            Place::Simulated(sim) => Ok(sim),
+            Place::Cluster(_) => {
+                Err(fail(&format!("fleet {} lives in a real cluster, which nobody simulates", self.fleet.name.value)))
+            }
+        }
+    }
+
+    /// Writes down what the simulator did; a real cluster keeps itself.
+    pub fn save(&self) -> Result<(), u8> {
+        match &self.place {
+            Place::Simulated(sim) => sim.save().map_err(|error| fail(&error.to_string())),
+            Place::Cluster(_) => Ok(()),
+        }
     }
 
     /// Everything that a plan of this moment depends on.
@@ -116,15 +159,24 @@ impl Session {
             talk("Somebody is at work on this fleet: it is told before its next step.");
             return Ok(());
         }
-        let done = block_on(remember(self.world(), change)).map_err(|error| error.to_string());
-        let done = done.and_then(|()| self.sim.save().map_err(|error| error.to_string()));
-        done.map_err(|error| fail(&format!("the ledger cannot be written: {error}")))
+        let done = block_on(remember(self.world(), change));
+        done.map_err(|error| fail(&format!("the ledger cannot be written: {error}")))?;
+        self.save()
     }
 
     pub fn head(&self) -> Result<Head, u8> {
         let read = block_on(self.world().cluster.ledger());
         read.map(|(ledger, _)| ledger.head).map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
     }
+}
+
+/// The fleet that the documents say; what is wrong with them is said.
+fn checked(loaded: Loaded, now: Timestamp) -> Result<Fleet, u8> {
+    let checked = loaded.check(now);
+    checked.fleet.ok_or_else(|| {
+        talk(diagnostics::human(&checked.sources, &checked.diagnostics, true).trim_end());
+        ERROR
+    })
 }
 
 /// Plans and judges. A plan that breaks a law is our mistake, and is never shown as if it were one to follow.
@@ -178,18 +230,19 @@ async fn remember(world: World<'_>, change: &LedgerChange) -> Result<(), Provide
 }
 
 fn supported(fleet: &Fleet) -> Result<(), String> {
-    let elsewhere = match (&fleet.cloud.value, &fleet.kubernetes) {
-        (Cloud::Aws(_), _) => "cloud: {aws: …}",
-        (_, Kubernetes::Kubeconfig(_)) => "kubernetes: {kubeconfig: …}",
-        (_, Kubernetes::InCluster(_)) => "kubernetes: {inCluster: {}}",
-        (Cloud::Sim(_) | Cloud::None(_), Kubernetes::Sim(_)) => return Ok(()),
-    };
-    Err(format!(
-        "fleet {} has `{elsewhere}`, which this version can check but not reach\n\
-         only the simulator can be planned and applied now: write `cloud: {{sim: {{}}}}` (or `{{none: {{}}}}`) and \
-         `kubernetes: {{sim: {{}}}}`",
-        fleet.name.value
-    ))
+    let name = &fleet.name.value;
+    match (&fleet.cloud.value, &fleet.kubernetes) {
+        (Cloud::Sim(_) | Cloud::None(_), Kubernetes::Sim(_)) | (Cloud::None(_), _) => Ok(()),
+        (Cloud::Aws(_), _) => Err(format!(
+            "fleet {name} has `cloud: {{aws: …}}`, which this version can check but not reach\n\
+             write `cloud: {{sim: {{}}}}` with `kubernetes: {{sim: {{}}}}`, or `cloud: {{none: {{}}}}` for nodes that \
+             exist already"
+        )),
+        (Cloud::Sim(_), _) => Err(format!(
+            "fleet {name} has a simulated cloud and a real cluster: a simulated machine joins no real cluster\n\
+             write `kubernetes: {{sim: {{}}}}`, or `cloud: {{none: {{}}}}` for nodes that exist already"
+        )),
+    }
 }
 
 /// The directory of the state, kept out of git.
@@ -233,8 +286,15 @@ fn whole_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
+thread_local! {
+    /// One for as long as the program runs: connections live in it between two calls.
+    static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the system gives a program its timers and sockets");
+}
+
 /// Runs to the end on this thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.expect("a runtime without input and output needs nothing").block_on(future)
+    RUNTIME.with(|runtime| runtime.block_on(future))
 }

@@ -146,28 +146,31 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
     match &arguments.verb {
         Verb::Show => {
             let session = Session::open(directory, Access::Look)?;
-            print(&session.sim.summary(&session.fleet.time_zone.zone()));
+            print(&session.sim()?.summary(&session.fleet.time_zone.zone()));
         }
         Verb::Advance { by, operate } => {
             let session = Session::open(directory, Access::Change)?;
             let zone = session.fleet.time_zone.zone();
-            let until = by.end(session.sim.now(), &zone).map_err(|error| fail(&error.to_string()))?;
+            let until = by.end(session.sim()?.now(), &zone).map_err(|error| fail(&error.to_string()))?;
             if *operate {
                 diary::keep(&session, until)?;
             } else {
-                session.sim.advance_to(until);
+                session.sim()?.advance_to(until);
             }
-            session.sim.save().map_err(|error| fail(&error.to_string()))?;
-            print(&format!("It is {} there.", session.sim.now().to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %:z")));
+            session.save()?;
+            print(&format!(
+                "It is {} there.",
+                session.sim()?.now().to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %:z")
+            ));
         }
         Verb::Submit { quota, gpus, length, name } => {
             let session = Session::open(directory, Access::Change)?;
             let mut spec = gang(&session, quota, *gpus, name.as_deref())?;
             spec.work_secs = length.map(|length| u32::try_from(length.as_secs()).unwrap_or(u32::MAX));
             let said = format!("{} arrives: {}, {}.", spec.name, count(spec.pods, "pod"), count(*gpus, "GPU"));
-            let arrived = session.sim.in_cluster(|cluster, now| cluster.submit_gang(now, spec));
+            let arrived = session.sim()?.in_cluster(|cluster, now| cluster.submit_gang(now, spec));
             arrived.map_err(|error| fail(&format!("the cluster refuses it: {error}")))?;
-            session.sim.save().map_err(|error| fail(&error.to_string()))?;
+            session.save()?;
             print(&said);
         }
         Verb::Run { file } => return script(file),
@@ -192,7 +195,7 @@ fn begin_anew(directory: &Path, at: Option<When>) -> Result<Option<PathBuf>, u8>
         let Resolved { at, note } = at.resolve(&zone).map_err(|message| fail(&message))?;
         note.iter().for_each(|note| talk(note));
         let session = Session::begin(directory, at)?;
-        session.sim.save().map_err(|error| fail(&error.to_string()))?;
+        session.save()?;
     }
     Ok(aside)
 }
@@ -211,8 +214,9 @@ fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result
     if gpus > per_node && !gpus.is_multiple_of(per_node) {
         return Err(fail(&format!("{gpus} GPUs are no whole nodes: a node has {per_node}")));
     }
+    let sim = session.sim()?;
     let numbered = || {
-        let there = session.sim.state().cluster.observe(session.sim.now());
+        let there = sim.state().cluster.observe(sim.now());
         format!("gang-{}", there.workloads.seen().len() + 1)
     };
     let name = name.map_or_else(numbered, String::from);

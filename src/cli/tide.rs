@@ -109,7 +109,7 @@ fn recall(arguments: &Recall) -> Result<u8, u8> {
             return Ok(DONE);
         }
     }
-    let recall = effect::Recall { at: session.sim.now(), by: who() };
+    let recall = effect::Recall { at: session.now(), by: who() };
     session.remember(&LedgerChange::Recall { tide: name.clone(), recall })?;
     print(&format!("{name} turns now: what is lent is asked back."));
     talk(&format!("to see to it: {}", crate::render::plan::command("apply", &session.directory)));

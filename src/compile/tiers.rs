@@ -34,9 +34,8 @@ pub fn classes(target: &Target) -> Vec<Object> {
             Preempts::LowerTiers => "PreemptLowerPriority",
         };
         let description = format!("The tier {name} of the fleet {}", target.standing.fleet);
-        let pods = json!({
-            "value": tier.rank, "globalDefault": false, "preemptionPolicy": preempts, "description": description
-        });
+        // No `globalDefault: false`: the server does not give it back, and it would be written for ever.
+        let pods = json!({"value": tier.rank, "preemptionPolicy": preempts, "description": description});
         let workloads = json!({"value": tier.rank, "description": description});
         let class = |kind, body| Object::new(ObjectKey::cluster(kind, name.as_str()), body);
         [class(ObjectKind::PriorityClass, pods), class(ObjectKind::WorkloadPriorityClass, workloads)]

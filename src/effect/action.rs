@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::change::LedgerChange;
 use super::desired::{LaidOut, Object, Template};
 use super::fact::Fact;
-use super::ledger::LedgerChange;
 use super::marks::Mark;
 use crate::fleet::launch::Taint;
 use crate::fleet::reservation::Match;

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
+use super::change::LedgerChange;
 use super::effects::Effects;
 use crate::fleet::policy::Remedy;
 use crate::ids::{
@@ -172,176 +173,10 @@ pub struct Counts {
     pub nodes: u32,
 }
 
-/// One change of what we remember.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum LedgerChange {
-    /// The first of all.
-    Begin {
-        fleet: FleetUid,
-    },
-    /// A launch is about to be sent. Its generation becomes the slot's.
-    Intend {
-        intent: Intent<LaunchRequest>,
-    },
-    Launched {
-        slot: SlotId,
-        instance: InstanceId,
-        at: Timestamp,
-    },
-    /// A definite no: the intent is over, and the source is left alone for a while.
-    LaunchRefused {
-        slot: SlotId,
-        source: Option<u32>,
-        at: Timestamp,
-    },
-    /// An instance of ours that no intent explains.
-    Adopted {
-        slot: SlotId,
-        instance: InstanceId,
-        generation: u32,
-        launched: Timestamp,
-    },
-    Missing {
-        slot: SlotId,
-        since: Option<Timestamp>,
-    },
-    /// The slot's instance is no more.
-    Lost {
-        slot: SlotId,
-    },
-    /// A node is about to be removed by choice.
-    Removing {
-        slot: SlotId,
-        at: Timestamp,
-    },
-    /// A node is about to be removed for a reason that has no hourly limit: the tide, its health, the end of its time.
-    Leaving {
-        slot: SlotId,
-    },
-    Claimed {
-        slot: SlotId,
-        node: NodeName,
-    },
-    Unclaimed {
-        slot: SlotId,
-    },
-    /// A slot that is no longer wanted and has nothing.
-    Closed {
-        slot: SlotId,
-    },
-    /// The pool's document is gone: its nodes stay, and are no longer ours to manage.
-    Forgotten {
-        pool: PoolName,
-    },
-    Renamed {
-        from: PoolName,
-        to: PoolName,
-    },
-    Treated {
-        slot: SlotId,
-        treated: Treated,
-    },
-    ReserveIntend {
-        intent: Intent<ReserveRequest>,
-    },
-    Reserved {
-        reservation: ReservationName,
-        id: ReservationId,
-    },
-    ReserveRefused {
-        reservation: ReservationName,
-        at: Timestamp,
-    },
-    /// The reservation's document is gone, or the reservation is.
-    ReservationForgotten {
-        reservation: ReservationName,
-    },
-    ReservationRenamed {
-        from: ReservationName,
-        to: ReservationName,
-    },
-    PurchaseIntend {
-        intent: Intent<PurchaseRequest>,
-    },
-    Purchased {
-        request: PurchaseRequest,
-        id: ReservationId,
-    },
-    PurchaseRefused {
-        request: PurchaseRequest,
-        why: String,
-    },
-    Open {
-        digest: Digest,
-        opened: Opened,
-    },
-    /// Takes from an approval, once for each thing that it is taken for, such as `launch train/3@2`.
-    Spend {
-        digest: Digest,
-        purpose: String,
-        effects: Effects,
-    },
-    /// Gives back what was taken and came to nothing: a definite no.
-    Refund {
-        digest: Digest,
-        purpose: String,
-        effects: Effects,
-    },
-    Freeze(Freeze),
-    Thaw(Scope),
-    Quarantine {
-        node: NodeName,
-        quarantine: Quarantine,
-    },
-    Return {
-        node: NodeName,
-    },
-    Recall {
-        tide: TideName,
-        recall: Recall,
-    },
-    /// A tide with a guard begins to lend, or has everything back.
-    Lending {
-        tide: TideName,
-        since: Option<Timestamp>,
-    },
-}
-
-/// The part of the ledger that a change touches: what is swapped.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Part {
-    Head,
-    Pool(PoolName),
-}
-
 /// How long a removal counts.
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How many remedies of a slot are remembered: more than any ladder has rungs.
 const REMEDIES: usize = 16;
-
-impl LedgerChange {
-    /// The parts that it touches. A rename touches two, old and new.
-    pub fn parts(&self) -> Vec<Part> {
-        let pool = |slot: &SlotId| vec![Part::Pool(slot.pool.clone())];
-        match self {
-            Self::Intend { intent } => pool(&intent.request.slot),
-            Self::Launched { slot, .. }
-            | Self::LaunchRefused { slot, .. }
-            | Self::Adopted { slot, .. }
-            | Self::Missing { slot, .. }
-            | Self::Lost { slot }
-            | Self::Removing { slot, .. }
-            | Self::Leaving { slot }
-            | Self::Claimed { slot, .. }
-            | Self::Unclaimed { slot }
-            | Self::Closed { slot }
-            | Self::Treated { slot, .. } => pool(slot),
-            Self::Forgotten { pool } => vec![Part::Pool(pool.clone())],
-            Self::Renamed { from, to } => vec![Part::Pool(from.clone()), Part::Pool(to.clone())],
-            _ => vec![Part::Head],
-        }
-    }
-}
 
 impl HeldReservation {
     /// Whether it is more than the memory of a generation.

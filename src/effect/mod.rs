@@ -4,6 +4,7 @@
 //! what an approval covers. All plain data; nothing here decides or calls anything.
 
 pub mod action;
+pub mod change;
 pub mod desired;
 pub mod effects;
 pub mod fact;
@@ -12,6 +13,7 @@ pub mod ledger;
 pub mod marks;
 
 pub use action::*;
+pub use change::*;
 pub use desired::*;
 pub use effects::*;
 pub use fact::*;

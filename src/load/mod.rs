@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::diag::{Diagnostic, SourceFile, Sources, Span, codes, sort};
 use crate::fleet::Fleet;
+use crate::fleet::config::Kubernetes;
 use crate::fleet::launch::Bootstrap;
+use crate::manifest::fleet::FleetSpec;
 use crate::manifest::tree::MAX_FILE_BYTES;
 use crate::manifest::{self, Manifest, Spec, Step};
 use crate::units::ZoneName;
@@ -58,8 +60,17 @@ impl Loaded {
 
     /// The time zone that the Fleet document names, if that could be read.
     pub fn time_zone(&self) -> Option<&ZoneName> {
+        self.fleet().map(|spec| &spec.time_zone)
+    }
+
+    /// The cluster that the Fleet document names, if that could be read.
+    pub fn kubernetes(&self) -> Option<&Kubernetes> {
+        self.fleet().map(|spec| &spec.kubernetes)
+    }
+
+    fn fleet(&self) -> Option<&FleetSpec> {
         self.manifests.iter().find_map(|manifest| match &manifest.body.as_ref()?.spec {
-            Spec::Fleet(spec) => Some(&spec.time_zone),
+            Spec::Fleet(spec) => Some(&**spec),
             _ => None,
         })
     }

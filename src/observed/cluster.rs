@@ -158,6 +158,15 @@ pub struct ObjectSeen {
     pub deleting: bool,
 }
 
+/// A server-side dry run: admission and defaults are seen, and nothing is changed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Rehearsed {
+    /// It would be taken, and this would then be there.
+    Taken(Value),
+    /// It would not, and why.
+    Refused(String),
+}
+
 /// The kinds of objects that we write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectKind {

@@ -26,6 +26,9 @@ pub struct Observed {
     pub cluster: ClusterSeen,
     /// The last sample of each tide's guard; none where nobody answered.
     pub guards: BTreeMap<TideName, Option<Sample>>,
+    /// What the server would say to objects that are to be written; absent where it was not asked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rehearsed: BTreeMap<ObjectKey, Rehearsed>,
 }
 
 /// A number that somebody measured.

@@ -11,6 +11,8 @@ mod quotas;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::draft::Draft;
 use super::harm::Harm;
 use super::steps::{course, held, step};
@@ -18,7 +20,7 @@ use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
 use crate::fleet::tide::Phase;
 use crate::ids::{PoolName, QuotaName, StepId};
-use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
+use crate::observed::{ObjectKey, ObjectKind, ObjectSeen, Rehearsed};
 use judge::{Change, Judged};
 use quotas::{Pair, Shift};
 
@@ -74,7 +76,19 @@ fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -
                 stuck.insert(&wanted.key, held.waiting_on.clone());
                 draft.held.push(*held);
             }
-            Judged::Change(change) => changes.push(*change),
+            Judged::Change(change) => match input.observed.rehearsed.get(&wanted.key) {
+                Some(Rehearsed::Refused(why)) => {
+                    let waits = WaitingOn::Person(why.clone());
+                    stuck.insert(&wanted.key, waits.clone());
+                    let thing = thing_of(input, &wanted.key);
+                    draft.held.push(held(&thing, change.sentence(), change.reason.clone(), waits));
+                }
+                Some(Rehearsed::Taken(body)) => {
+                    say_what_admission_changes(input, wanted, body, draft);
+                    changes.push(*change);
+                }
+                None => changes.push(*change),
+            },
         }
     }
     if let Some(gap) = input.observed.cluster.objects.gap() {
@@ -85,6 +99,16 @@ fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -
         }
     }
     changes
+}
+
+/// Somebody who stands between us and the server writes another value, and will again.
+fn say_what_admission_changes(input: &PlanInput, wanted: &Object, taken: &Value, draft: &mut Draft) {
+    let differences = bodies::differences(taken, &wanted.body);
+    if !differences.is_empty() {
+        let (ours, theirs) = bodies::words(&differences);
+        let text = format!("{} will not be as written: admission in the cluster makes {theirs} of {ours}", wanted.key);
+        draft.note(thing_of(input, &wanted.key), text);
+    }
 }
 
 /// Kueue forgets what runs on a flavor that its queue no longer lists, and gives the same quota out again.

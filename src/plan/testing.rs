@@ -52,6 +52,7 @@ pub fn nothing(at: Timestamp) -> Observed {
             objects: read(at),
         },
         guards: BTreeMap::new(),
+        rehearsed: BTreeMap::new(),
     }
 }
 

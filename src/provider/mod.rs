@@ -4,17 +4,21 @@
 //! observation are gaps in what was seen, never errors. Failures of an action are classified here, at the border, and
 //! nobody looks further.
 
+pub mod clock;
+pub mod k8s;
+pub mod nowhere;
 pub mod sim;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::effect::{CloudAction, ClusterAction, Head, Ledger, Part, PoolLedger, Subject};
+use crate::effect::{CloudAction, ClusterAction, Head, Ledger, Object, Part, PoolLedger, Subject};
 use crate::fleet::Target;
 use crate::ids::{InstanceId, ReservationId};
-use crate::observed::{CloudSeen, ClusterSeen, Sample};
+use crate::observed::{CloudSeen, ClusterSeen, ObjectKey, Rehearsed, Sample};
 
 /// What an error means to whoever may try again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
@@ -73,6 +77,8 @@ pub struct Refusal {
     pub why: String,
     /// More than one budget selects it, or it is denied: a person has to act.
     pub permanent: bool,
+    /// When to ask again, where the other side said.
+    pub retry_after_secs: Option<u64>,
 }
 
 /// The version of a part of the ledger, as it was read.
@@ -99,6 +105,11 @@ pub trait Cloud {
 pub trait Cluster {
     async fn observe(&self, target: &Target) -> ClusterSeen;
     async fn reread(&self, what: &[Subject]) -> ClusterSeen;
+    /// What would become of these objects if they were written now. Nothing is written. Where nobody can say, they are
+    /// left out.
+    async fn rehearse(&self, _wanted: &[&Object]) -> BTreeMap<ObjectKey, Rehearsed> {
+        BTreeMap::new()
+    }
     async fn perform(&self, action: &ClusterAction) -> Result<Done, ProviderError>;
     /// The whole ledger, and the version of each part.
     async fn ledger(&self) -> Result<(Ledger, Vec<(Part, Version)>), ProviderError>;

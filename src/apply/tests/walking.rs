@@ -209,7 +209,8 @@ fn evict() -> Step {
 
 fn refusal(permanent: bool) -> Fault {
     let why = if permanent { "two budgets" } else { "the budget allows none" };
-    let refused = vec![Refusal { pod: NamespacedName::new("vision", "p"), why: why.into(), permanent }];
+    let refused =
+        vec![Refusal { pod: NamespacedName::new("vision", "p"), why: why.into(), permanent, retry_after_secs: None }];
     Fault::Answer(Done::Evicted { refused })
 }
 

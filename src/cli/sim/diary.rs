@@ -37,10 +37,10 @@ pub fn keep(session: &Session, until: Timestamp) -> Result<(), u8> {
         let mut quietly = |_| {};
         let walked = apply::apply(&audited, &input, None, session.world(), &patience, &mut quietly);
         block_on(walked).map_err(|error| fail(&error.to_string()))?;
-        let now = session.sim.now();
+        let now = session.now();
         if now >= until {
             return Ok(());
         }
-        session.sim.advance_to(until.min(now.checked_add(EVERY).unwrap_or(until)));
+        session.sim()?.advance_to(until.min(now.checked_add(EVERY).unwrap_or(until)));
     }
 }

@@ -51,6 +51,9 @@ fn is_same(key: &str, seen: &Value, wanted: &Value) -> bool {
     let nothing = |value: &Value| match value {
         Value::Object(map) => map.is_empty(),
         Value::Array(items) => items.is_empty(),
+        // The server leaves out what is false or empty.
+        Value::Bool(is) => !is,
+        Value::String(text) => text.is_empty(),
         other => other.is_null(),
     };
     seen == wanted
@@ -99,6 +102,9 @@ mod tests {
         let longer = json!({"spec": {"cohortName": "c", "list": [{"name": "a", "nominalQuota": 200}, {}]}});
         assert!(!covers(&longer, &wanted));
         assert!(covers(&json!({}), &json!({"spec": {}})), "an empty object is no object");
+        assert!(covers(&json!({}), &json!({"globalDefault": false})), "what is false is left out");
+        assert!(!covers(&json!({"globalDefault": true}), &json!({"globalDefault": false})));
+        assert!(!covers(&json!({}), &json!({"globalDefault": true})));
     }
 
     #[test]

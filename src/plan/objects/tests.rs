@@ -425,3 +425,30 @@ fn what_is_retired_is_deleted_in_order_and_what_is_gone_is_let_go() {
     input.observed.cluster.objects = Read::with_gap(seen, input.now, gap);
     assert!(!steps(&drafted(&input)).iter().any(|step| step.starts_with("delete")));
 }
+
+#[test]
+fn what_the_server_would_refuse_is_held_in_its_words() {
+    let wanted = vec![object("Cohort/c", json!({"spec": {}})), object("ClusterQueue/vision", queue("8"))];
+    let mut input = input(wanted, &[]);
+    let why = "lendingLimit: must be less than or equal to the nominalQuota";
+    input.observed.rehearsed.insert(key("ClusterQueue/vision"), Rehearsed::Refused(why.into()));
+    let draft = drafted(&input);
+    assert_eq!(steps(&draft), ["apply:Cohort/c"]);
+    let held: Vec<_> = draft.held.iter().map(|held| (held.wanted.as_str(), &held.waiting_on)).collect();
+    assert_eq!(held, [("make ClusterQueue/vision", &WaitingOn::Person(why.into()))]);
+}
+
+#[test]
+fn what_admission_makes_of_an_object_is_told_before() {
+    let wanted = object("ClusterQueue/vision", queue("8"));
+    let mut input = input(vec![wanted], &[]);
+    let mut taken = queue("8");
+    taken["spec"]["stopPolicy"] = json!("None");
+    input.observed.rehearsed.insert(key("ClusterQueue/vision"), Rehearsed::Taken(taken));
+    assert_eq!(drafted(&input).notes, [], "a default is no surprise");
+    input.observed.rehearsed.insert(key("ClusterQueue/vision"), Rehearsed::Taken(queue("4")));
+    let draft = drafted(&input);
+    assert_eq!(steps(&draft), ["apply:ClusterQueue/vision"]);
+    let text = &draft.notes[0].text;
+    assert!(text.contains("nominalQuota: \"4\" of") && text.contains("nominalQuota: \"8\""), "{text}");
+}

@@ -88,6 +88,7 @@ impl ClusterState {
             return None;
         }
         let violates = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let forbids = |why: &str| format!("poddisruptionbudget.policy \"{}\" is forbidden: {why}", name.name);
         match budget.trouble {
             Some(BudgetTrouble::Behind) => {
                 let text =
@@ -95,11 +96,11 @@ impl ClusterState {
                 Some(Answer { retry_after_secs: Some(10), ..Answer::new(429, text) })
             }
             Some(BudgetTrouble::Negative) => {
-                Some(Answer::new(403, "pdb disruptions allowed is negative").cause("DisruptionBudget"))
+                Some(Answer::new(403, forbids("pdb disruptions allowed is negative")).cause("DisruptionBudget"))
             }
             Some(BudgetTrouble::TooManyDisrupted) => {
                 let text = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
-                Some(Answer::new(403, text).cause("DisruptionBudget"))
+                Some(Answer::new(403, forbids(text)).cause("DisruptionBudget"))
             }
             None if seen.allowed == 0 => {
                 let needs = format!("needs {} healthy pods and has {} currently", seen.desired, seen.healthy);

@@ -95,8 +95,9 @@ impl ClusterState {
             }
             let answer = self.evict(name, uid);
             if !answer.is_done() {
-                let permanent = answer.is_permanent();
-                refused.push(Refusal { pod: name.clone(), why: format!("{} {}", answer.code, answer.text), permanent });
+                let (permanent, retry_after_secs) = (answer.is_permanent(), answer.retry_after_secs);
+                let why = format!("{} {}", answer.code, answer.text);
+                refused.push(Refusal { pod: name.clone(), why, permanent, retry_after_secs });
             }
         }
         Done::Evicted { refused }

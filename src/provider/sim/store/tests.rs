@@ -183,10 +183,10 @@ fn a_note_is_heard_by_whoever_has_the_world_and_by_whoever_looks() {
     let freeze = Freeze { scope: Scope::Fleet, by: "ana".into(), at: at(NOON), reason, all: false };
     Sim::note(&path, &LedgerChange::Freeze(freeze.clone())).unwrap();
     let looks = Sim::peek(&path, at(NOON)).unwrap();
-    assert_eq!(looks.state().ledger.head().frozen, [freeze.clone()]);
+    assert_eq!(looks.state().ledger.head().frozen.as_slice(), std::slice::from_ref(&freeze));
     let (head, version) = now(sim.ledger_part(&Part::Head)).unwrap();
     let PartValue::Head(head) = head else { panic!("{head:?}") };
-    assert_eq!(head.frozen, [freeze.clone()]);
+    assert_eq!(head.frozen.as_slice(), std::slice::from_ref(&freeze));
     // Written down where it belongs, and heard once.
     Sim::note(&path, &LedgerChange::Thaw(Scope::Fleet)).unwrap();
     let late = now(sim.swap_ledger(&Part::Head, &version, &PartValue::Head(head)));

@@ -3,6 +3,8 @@
 //! A debug build searches for one of them; `cargo test --profile campaign --lib mistakes -- --include-ignored
 //! --nocapture` searches for all, and says which seed caught each and how.
 
+#![allow(clippy::disallowed_macros)]
+
 use crate::mistakes::{Mistake, making};
 use crate::scenario::campaign::{draw, run};
 

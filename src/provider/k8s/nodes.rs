@@ -1,0 +1,221 @@
+//! A Node of the API, and what is kept of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::quantity::amount;
+use super::slim::{Condition, Meta, Pairs, Text};
+use crate::fleet::launch::{Taint, TaintEffect};
+use crate::fleet::policy::ConditionStatus;
+use crate::ids::{InstanceId, NodeName, ResourceName};
+use crate::observed::{ConditionSeen, NodeSeen};
+
+/// Node feature discovery writes up to a hundred of these on a node; kept are those that somebody asks for.
+const FEATURES: &str = "feature.node.kubernetes.io/";
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct Node<'a> {
+    #[serde(borrow)]
+    pub metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Spec<'a>,
+    #[serde(borrow)]
+    status: Status<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec<'a> {
+    #[serde(borrow, rename = "providerID")]
+    provider_id: Text<'a>,
+    #[serde(borrow)]
+    taints: Option<Vec<TaintWritten<'a>>>,
+    unschedulable: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TaintWritten<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow)]
+    value: Text<'a>,
+    #[serde(borrow)]
+    effect: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status<'a> {
+    #[serde(borrow)]
+    allocatable: Option<Pairs<'a>>,
+    #[serde(borrow)]
+    conditions: Option<Vec<Condition<'a>>>,
+}
+
+/// A node by its name. `asked` are labels that somebody selects by.
+pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSeen) {
+    let Node { metadata, spec, status } = node;
+    let is_kept = |key: &str| !key.starts_with(FEATURES) || asked.is_none_or(|asked| asked.contains(key));
+    let labels = metadata.labels.into_iter().flat_map(|labels| labels.0).filter(|(key, _)| is_kept(key.as_str()));
+    let notes = metadata.annotations.into_iter().flat_map(|notes| notes.0);
+    let conditions = status.conditions.unwrap_or_default();
+    let ready = conditions.iter().any(|one| one.kind.as_str() == "Ready" && one.is_true());
+    let conditions = conditions.iter().filter(|one| one.kind.as_str() != "Ready");
+    let resources = status.allocatable.into_iter().flat_map(|resources| resources.0);
+    let name = metadata.name.as_str().into();
+    let seen = NodeSeen {
+        uid: metadata.uid.as_str().into(),
+        instance: instance(spec.provider_id.as_str()),
+        labels: labels.map(|(key, value)| (key.0.into_owned(), value.0.into_owned())).collect(),
+        annotations: notes.map(|(key, value)| (key.0.into_owned(), value.0.into_owned())).collect(),
+        taints: spec.taints.iter().flatten().filter_map(taint).collect(),
+        unschedulable: spec.unschedulable,
+        ready,
+        allocatable: amounts(resources),
+        conditions: conditions.map(|one| (one.kind.as_str().to_owned(), condition(one))).collect(),
+        created: metadata.creation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH),
+    };
+    (name, seen)
+}
+
+pub fn amounts<'a>(resources: impl Iterator<Item = (Text<'a>, Text<'a>)>) -> BTreeMap<ResourceName, i64> {
+    resources.filter_map(|(name, text)| Some((name.as_str().into(), amount(name.as_str(), text.as_str())?))).collect()
+}
+
+/// EC2's instance in `aws:///us-west-2a/i-0123`. A node of another provider is known by its name.
+fn instance(provider_id: &str) -> Option<InstanceId> {
+    let path = provider_id.strip_prefix("aws://")?;
+    path.rsplit('/').next().filter(|id| id.starts_with("i-")).map(InstanceId::from)
+}
+
+fn taint(written: &TaintWritten<'_>) -> Option<Taint> {
+    let effect = match written.effect.as_str() {
+        "NoSchedule" => TaintEffect::NoSchedule,
+        "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+        "NoExecute" => TaintEffect::NoExecute,
+        _ => return None,
+    };
+    let value = (!written.value.is_empty()).then(|| written.value.as_str().to_owned());
+    Some(Taint { key: written.key.as_str().into(), value, effect })
+}
+
+fn condition(one: &Condition<'_>) -> ConditionSeen {
+    ConditionSeen {
+        status: match one.status.as_str() {
+            "True" => ConditionStatus::True,
+            "False" => ConditionStatus::False,
+            _ => ConditionStatus::Unknown,
+        },
+        since: one.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH),
+        xids: xids(one.kind.as_str(), one.message.as_str()),
+    }
+}
+
+/// The Xid codes in a message: `NVRM: Xid (PCI:0000:3b:00): 79, …`, `XID error 48`, and in a condition about Xids
+/// also `ErrorCode:79`.
+fn xids(kind: &str, message: &str) -> Vec<u32> {
+    // Bytes keep their places: no letter outside ASCII changes its length.
+    let lower = message.to_ascii_lowercase();
+    let mut found = BTreeSet::new();
+    let mut after = |word: &str| {
+        for (at, _) in lower.match_indices(word) {
+            found.extend(number_after(&lower[at + word.len()..]));
+        }
+    };
+    after("xid");
+    if kind.to_ascii_lowercase().contains("xid") {
+        after("errorcode");
+    }
+    found.into_iter().collect()
+}
+
+/// A number that follows at once, behind signs, a few words and what stands in brackets.
+fn number_after(text: &str) -> Option<u32> {
+    let text = text.trim_start_matches([' ', ':', '=', '#', '-']);
+    let text = match text.strip_prefix('(') {
+        Some(inside) => inside.split_once(')')?.1,
+        None => text,
+    };
+    let words = ["error", "errors", "code", "codes", "event", ":", "=", "#", " "];
+    let mut rest = text;
+    while let Some(shorter) = words.iter().find_map(|word| rest.strip_prefix(word)) {
+        rest = shorter;
+    }
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    rest[..digits].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = include_str!("samples/node.json");
+
+    fn sample() -> (NodeName, NodeSeen) {
+        seen(serde_json::from_str(NODE).unwrap(), Some(&BTreeSet::new()))
+    }
+
+    #[test]
+    fn a_node_keeps_what_a_decision_needs() {
+        let (name, node) = sample();
+        assert_eq!(name.as_str(), "ip-10-0-12-7.us-west-2.compute.internal");
+        assert_eq!(node.instance, Some("i-0abc12def34567890".into()));
+        assert!(node.ready && node.unschedulable);
+        assert_eq!(node.allocatable["nvidia.com/gpu"], 8);
+        assert_eq!(node.allocatable["cpu"], 191_450);
+        assert_eq!(node.allocatable["memory"], 2_104_120_868 << 10);
+        assert_eq!(node.labels["nvidia.com/mig.config"], "all-disabled");
+        assert!(node.labels.keys().all(|key| !key.starts_with(FEATURES)), "{:?}", node.labels);
+        assert_eq!(node.annotations.len(), 1, "{:?}", node.annotations);
+        assert!(node.annotation(crate::effect::marks::CORDON).is_some());
+        let drain = Taint { key: "tidewright.dev/drain".into(), value: None, effect: TaintEffect::NoSchedule };
+        assert!(node.taints.contains(&drain));
+    }
+
+    #[test]
+    fn a_label_that_somebody_selects_by_is_kept_whatever_its_name() {
+        let key = "feature.node.kubernetes.io/cpu-cpuid.AMXINT8";
+        let (_, node) = seen(serde_json::from_str(NODE).unwrap(), Some(&BTreeSet::from([key])));
+        assert_eq!(node.labels[key], "true");
+        let (_, node) = seen(serde_json::from_str(NODE).unwrap(), None);
+        assert!(node.labels.contains_key("feature.node.kubernetes.io/kernel-version.full"));
+    }
+
+    #[test]
+    fn conditions_name_their_xids_and_ready_is_not_among_them() {
+        let (_, node) = sample();
+        assert!(!node.conditions.contains_key("Ready"));
+        let sick = &node.conditions["SysLogsXIDError"];
+        assert_eq!((sick.status, sick.xids.as_slice()), (ConditionStatus::True, &[79][..]));
+        assert_eq!(node.conditions["MemoryPressure"].xids, [0; 0]);
+    }
+
+    #[test]
+    fn xids_are_found_in_the_words_of_those_who_report_them() {
+        let of = |text| xids("SysLogsXIDError", text);
+        assert_eq!(of("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus"), [79]);
+        assert_eq!(of("ErrorCode:48 PCI:0000:3b:00 XID error occurred RecommendedAction: RESET"), [48]);
+        assert_eq!(of("xid=94; then Xid 95"), [94, 95]);
+        assert_eq!(of("no errors on GPU 3"), [0; 0]);
+        assert_eq!(xids("KernelDeadlock", "ErrorCode:48"), [0; 0]);
+    }
+
+    #[test]
+    fn a_node_of_no_cloud_of_ours_is_known_by_its_name() {
+        assert_eq!(instance("aws:///us-west-2a/i-0abc"), Some("i-0abc".into()));
+        assert_eq!(instance("kwok://gpu-1"), None);
+        assert_eq!(instance("aws:///us-west-2a/fargate-ip-10"), None);
+        assert_eq!(instance(""), None);
+    }
+
+    #[test]
+    fn a_node_of_which_almost_nothing_is_said_is_still_a_node() {
+        let (name, node) = seen(serde_json::from_str(r#"{"metadata": {"name": "a", "labels": null}}"#).unwrap(), None);
+        assert_eq!(name.as_str(), "a");
+        assert!(!node.ready && node.allocatable.is_empty());
+    }
+}

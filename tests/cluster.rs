@@ -1,0 +1,50 @@
+//! The provider of real clusters, against a real control plane.
+//!
+//! [`alone`] and [`evictions`] need the API server only: what controllers would write into a status, the tests write
+//! themselves. [`whole`] has Kueue, the scheduler and nodes.
+
+mod alone;
+mod evictions;
+mod whole;
+
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tidewright::fleet::Target;
+use tidewright::load::{self, Loaded};
+use tidewright::provider::k8s::K8s;
+
+use super::controlplane::{Controlplane, Settings};
+
+/// One API server for all tests here that keep to names of their own.
+fn server() -> Option<&'static Controlplane> {
+    static SERVER: OnceLock<Option<Controlplane>> = OnceLock::new();
+    SERVER.get_or_init(|| Controlplane::start(Settings::api_server_alone())).as_ref()
+}
+
+fn cluster(plane: &Controlplane, fleet: &str) -> K8s {
+    K8s::with(plane.api.client.clone(), &fleet.into())
+}
+
+/// What a fleet of existing nodes wants now.
+fn target(fleet: &str, documents: &str) -> Target {
+    let head = format!(
+        "kind: Fleet\nmetadata: {{name: {fleet}}}\nspec: {{timeZone: UTC, cloud: {{none: {{}}}}, kubernetes: \
+         {{kubeconfig: {{context: bench}}}}}}\n---\n"
+    );
+    let text = format!("{head}{documents}").replace("kind: ", "apiVersion: tidewright.dev/v1alpha1\nkind: ");
+    let mut loaded = Loaded::default();
+    load::add_bytes(&mut loaded, "fleet.yaml", text.as_bytes());
+    let now = jiff::Timestamp::now();
+    let checked = loaded.check(now);
+    assert!(checked.fleet.is_some(), "{:#?}", checked.diagnostics);
+    checked.fleet.unwrap().target_at(now)
+}
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
