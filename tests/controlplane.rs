@@ -2,21 +2,21 @@
 //! webhooks, and KWOK for the nodes, all on loopback and all gone when the test run is.
 //!
 //! `scripts/controlplane` builds the programs; where they are missing a suite that asks for a control plane is skipped
-//! aloud, and in CI it fails. A suite takes [`shared`] if it keeps to names of its own, or starts a [`Controlplane`]
-//! of its own if it restarts programs or needs another Kueue.
+//! aloud, and in CI it fails. A suite takes [`plane::shared`] if it keeps to names of its own, or starts a
+//! [`plane::Controlplane`] of its own if it restarts programs or needs another Kueue.
 
-mod api;
+pub mod api;
 mod bench;
 mod certificates;
-mod folder;
+pub mod folder;
 mod gpus;
-mod kueue;
-mod mig;
+pub mod kueue;
+pub mod mig;
 mod mig_bench;
-mod nodes;
-mod objects;
-mod plane;
-mod process;
+pub mod nodes;
+pub mod objects;
+pub mod plane;
+pub mod process;
 mod users;
 
 pub use api::{Api, block, eventually};

@@ -7,7 +7,6 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -20,8 +19,8 @@ use super::{kueue, users};
 /// How long a program may take until it answers. On two cores that others use too, a minute has been seen.
 const MOST_SECS_TO_START: u64 = 180;
 
-/// A folder that a failed test kept is removed by the first run after this time.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// So many directories of failed tests are kept, the newest: each has some hundred megabytes.
+const MOST_KEPT: usize = 3;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -388,12 +387,13 @@ fn fresh_directory() -> (PathBuf, File) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("controlplane");
     std::fs::create_dir_all(&all).unwrap();
-    for old in std::fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path()) {
-        let kept = std::fs::metadata(old.join("kept")).and_then(|kept| kept.modified());
-        let kept = kept.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < KEPT_FOR));
-        if !kept && File::open(old.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
-            let _ = std::fs::remove_dir_all(&old);
-        }
+    let mut unused: Vec<PathBuf> = std::fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path()).collect();
+    unused.retain(|old| File::open(old.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()));
+    let kept_at = |old: &PathBuf| std::fs::metadata(old.join("kept")).and_then(|kept| kept.modified()).ok();
+    unused.sort_by_key(kept_at);
+    let kept = unused.iter().filter(|old| kept_at(old).is_some()).count().min(MOST_KEPT);
+    for old in &unused[..unused.len() - kept] {
+        let _ = std::fs::remove_dir_all(old);
     }
     let directory = all.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
     std::fs::create_dir(&directory).unwrap();
