@@ -1,7 +1,7 @@
 //! Every change of the ledger: what it leaves, and that making it twice is making it once.
 
 use super::*;
-use crate::effect::{Amount, Thing, Verb, digest};
+use crate::effect::{Amount, Part, Thing, Verb, digest};
 use crate::fleet::reservation::Match;
 use crate::ids::{Token, Zone};
 use crate::observed::Market;
