@@ -186,7 +186,9 @@ async fn mount(all: All, maps: Maps) {
         let text = mig.and_then(|map| map.get("config.yaml").cloned()).unwrap_or_default();
         if !all.held.mount.load(Ordering::SeqCst) {
             let mut mounted = all.mounted.lock().unwrap();
-            let _ = std::fs::write(&mounted.mig_file, &text);
+            // As the kubelet does it: whoever reads finds the old file or the new one, never a half.
+            let half = mounted.mig_file.with_extension("half");
+            let _ = std::fs::write(&half, &text).and_then(|()| std::fs::rename(&half, &mounted.mig_file));
             mounted.mig = serde_saphyr::from_str(&text).unwrap_or_default();
             mounted.device_plugin = device_plugin.unwrap_or_default();
         }
