@@ -24,7 +24,10 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     };
     let nodes = view.input.observed.cluster.nodes.seen();
     let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
-    let marked = |workload: &WorkloadSeen| workload.marks.contains_key(SUSPENDED) || workload.marks.contains_key(ASKED);
+    // What has done its work keeps our marks: nobody reads them any more.
+    let marked = |workload: &WorkloadSeen| {
+        !workload.finished && [SUSPENDED, ASKED].iter().any(|mark| workload.marks.contains_key(*mark))
+    };
     for (uid, workload) in view.input.observed.cluster.workloads.seen().iter().filter(|(_, one)| marked(one)) {
         let on = view.harm.quota_of(workload).map_or(Thing::Fleet, |quota| Thing::Quota(quota.clone()));
         let mut made = Steps::new(purpose(&on));
