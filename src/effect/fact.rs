@@ -248,11 +248,23 @@ fn empty(seen: &Observed, node: &NodeName) -> Verdict {
     if seen.cluster.pods.gap().is_some() {
         return unread(&seen.cluster.pods, String::new());
     }
-    let mut left = on(seen, node);
-    match left.next() {
+    match named(on(seen, node)) {
         None => Verdict::Holds,
-        Some(pod) => not_yet(format!("{} and {} more are still on {node}", pod.name, left.count())),
+        Some(left) => not_yet(format!("still on {node}: {left}")),
     }
+}
+
+/// Names that are told before the rest is counted: who waits for pods wants to see which.
+const NAMES: usize = 8;
+
+/// The pods by their names; none where there is none.
+fn named<'a>(pods: impl Iterator<Item = &'a PodSeen>) -> Option<String> {
+    let mut names: Vec<String> = pods.map(|pod| pod.name.to_string()).collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(NAMES);
+    names.truncate(NAMES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!names.is_empty()).then(|| names.join(", ") + &more)
 }
 
 fn laid_out_as(seen: &Observed, name: &NodeName, wanted: &LaidOut) -> Verdict {
@@ -312,8 +324,10 @@ fn released(seen: &Observed, uid: &WorkloadUid) -> Verdict {
         Some(_) | None => {
             // A pod that has ended stays as long as its job, and holds nothing.
             let its = |pod: &&PodSeen| pod.workload.as_ref() == Some(uid) && pod.counts();
-            let left = seen.cluster.pods.seen().iter().filter(its).count();
-            if left == 0 { Verdict::Holds } else { not_yet(format!("{left} pods are still there")) }
+            match named(seen.cluster.pods.seen().iter().filter(its)) {
+                None => Verdict::Holds,
+                Some(left) => not_yet(format!("still there: {left}")),
+            }
         }
     }
 }

@@ -39,6 +39,9 @@ pub struct Head {
     pub purchases: Vec<Purchase>,
     pub frozen: Vec<Freeze>,
     pub quarantined: BTreeMap<NodeName, Quarantine>,
+    /// Nodes that a person wants empty, until they say otherwise.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drains: BTreeMap<NodeName, DrainOrder>,
     /// Tides that were turned before their time, and when.
     pub recalled: BTreeMap<TideName, Recall>,
     /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
@@ -150,6 +153,20 @@ pub struct Quarantine {
 impl Quarantine {
     /// Who took a node out where no person did.
     pub const BY_POLICY: &str = "its health policy";
+}
+
+/// A person's word that a node is to be emptied and kept empty. It stays where it is: nothing is removed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DrainOrder {
+    pub by: String,
+    pub at: Timestamp,
+    pub reason: String,
+    /// Pods go too that nobody makes again.
+    #[serde(default)]
+    pub unmanaged: bool,
+    /// Pods go too whose local data goes with them.
+    #[serde(default)]
+    pub local_data: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -319,6 +336,12 @@ impl Ledger {
             }
             LedgerChange::Return { node } => {
                 self.head.quarantined.remove(node);
+            }
+            LedgerChange::Drain { node, order } => {
+                self.head.drains.insert(node.clone(), order.clone());
+            }
+            LedgerChange::Undrain { node } => {
+                self.head.drains.remove(node);
             }
             LedgerChange::Recall { tide, recall } => {
                 self.head.recalled.insert(tide.clone(), recall.clone());

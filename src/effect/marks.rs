@@ -40,7 +40,7 @@ pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mark {
     pub since: Timestamp,
-    /// For what: `replace`, `cut`, `remove`, `quarantine`, `reboot`, `release`.
+    /// For what: `replace`, `cut`, `remove`, `quarantine`, `drain`, `reboot`, `release`.
     pub why: String,
     /// The node was cordoned by somebody else before: that part is not ours to lift.
     #[serde(default)]

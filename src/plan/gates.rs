@@ -71,22 +71,27 @@ pub fn name_approval(held: &mut [Held], digest: &Digest) {
 
 /// Leaves out what was not asked for, and says what that was.
 fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
-    if view.input.only.is_empty() {
+    let (things, node) = (&view.input.only, view.input.only_node.as_ref());
+    if things.is_empty() && node.is_none() {
         return Vec::new();
     }
-    let wanted = |on: &Thing| view.input.only.contains(on);
-    let mut left: Vec<Thing> = draft
-        .courses
-        .iter()
-        .map(|course| &course.on)
-        .chain(draft.held.iter().map(|held| &held.what))
-        .filter(|on| !wanted(on))
-        .cloned()
-        .collect();
+    let lets_in = |step: &Step| matches!(step.action, Action::Cluster(ClusterAction::Resume { .. }));
+    let course_wanted = |course: &Course| match node {
+        // What was sent away from the node, by whomever, is let in again: its course names no node any more.
+        Some(node) => course.nodes.contains(node) || (course.nodes.is_empty() && course.steps.iter().any(lets_in)),
+        None => things.contains(&course.on),
+    };
+    let held_wanted = |held: &Held| match node {
+        Some(node) => held.wanted.contains(node.as_str()),
+        None => things.contains(&held.what),
+    };
+    let courses = draft.courses.iter().filter(|course| !course_wanted(course)).map(|course| &course.on);
+    let held = draft.held.iter().filter(|held| !held_wanted(held)).map(|held| &held.what);
+    let mut left: Vec<Thing> = courses.chain(held).cloned().collect();
     left.sort();
     left.dedup();
-    draft.courses.retain(|course| wanted(&course.on));
-    draft.held.retain(|held| wanted(&held.what));
+    draft.courses.retain(course_wanted);
+    draft.held.retain(held_wanted);
     left
 }
 

@@ -132,7 +132,7 @@ fn tail(
     let on = thing(pool.name);
     let generation = slot.generation();
     match wish {
-        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } | Wish::Watch { .. } => {}
+        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } | Wish::Drain { .. } | Wish::Watch { .. } => {}
         Wish::Cut { state, .. } => {
             if let Some((_, laid_out)) = layout::wanted(view, pool, slot) {
                 layout::steps(view, made, slot, node, laid_out, *state);

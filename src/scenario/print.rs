@@ -276,6 +276,7 @@ fn reason(reason: &Reason) -> String {
         Reason::Returning { tide, due } => format!("asked back by {tide} until {due}"),
         Reason::Sick { remedy, symptom } => format!("{remedy:?}: {symptom}").to_lowercase(),
         Reason::Quarantined { by } => format!("quarantined by {by}"),
+        Reason::Drained { by } => format!("drained for {by}"),
         Reason::Notice { why, at } => format!("{why:?} at {at}"),
         Reason::CapacityEnds { reservation, at } => format!("{reservation} ends at {at}"),
         Reason::Drift { by } => format!("moved by {}", by.as_deref().unwrap_or("somebody")),

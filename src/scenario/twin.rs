@@ -17,7 +17,8 @@ use crate::units::Duration;
 pub fn as_from_nothing(bench: &mut Bench) -> Result<(), Wrong> {
     let looked = bench.look()?;
     let head = &looked.input.ledger.head;
-    let ordered = !(head.frozen.is_empty() && head.quarantined.is_empty() && head.recalled.is_empty());
+    let ordered =
+        !(head.frozen.is_empty() && head.quarantined.is_empty() && head.drains.is_empty() && head.recalled.is_empty());
     if !looked.plan.is_empty() || ordered || !head.purchases.is_empty() {
         return Ok(());
     }
