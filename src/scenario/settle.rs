@@ -152,7 +152,8 @@ impl Law {
         self.unasked |= self.learns(looked);
         let came = work(looked);
         let prices = looked.input.observed.cloud.spot_prices.seen();
-        let is_new = self.unasked || !came.is_subset(&self.disturbed) || rose(&self.prices, prices);
+        let buys = looked.plan.effects.0.values().any(|amount| !amount.usd_hour.0.is_zero());
+        let is_new = self.unasked || !came.is_subset(&self.disturbed) || (buys && rose(&self.prices, prices));
         if asks(looked) && (is_new || self.approvals == 0) {
             bench.approve()?;
             self.approvals += 1;
