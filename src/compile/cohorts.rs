@@ -3,26 +3,34 @@
 //! A path such as `research/vision` becomes a Cohort for each of its steps. What a pool holds beyond all guarantees is
 //! quota of the cohort at the top, where everybody below may borrow it.
 //!
-//! A queue that a tide lends to has a Cohort of the tides' own above it, at every hour. While nodes are lent it holds
-//! what they hold, lends none of that further, and lets through what the queue itself borrows and lends. When they are
-//! asked back it holds nothing: nothing new starts on them. So a turn of the tide changes one object that nobody else
-//! owns, and no queue moves, which would book its work twice.
+//! A queue that a tide lends to has a Cohort of the tides' own above it, at every hour. It lets through what the queue
+//! itself borrows and lends, and while nodes are lent:
+//!
+//! - If they stay as they are cut, what they hold may be borrowed through it. Lender and borrower stand below one more
+//!   Cohort, the circle's, through which nobody else gets at what is lent. The lender's quota is the same at every hour,
+//!   so its queue takes back what it needs. A turn of the tide writes one number in one object that nobody else owns.
+//! - If they are cut anew, or their lender is in another cohort, it holds what they hold, and the lender has less.
+//!
+//! When they are asked back, nothing new starts on them. No queue ever moves, which would book its work twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::queues::{Limits, Share, resource_groups, shares};
-use super::{holds, quantity};
+use super::{holds, loans, quantity};
 use crate::effect::Object;
 use crate::fleet::Target;
+use crate::fleet::lending::Circle;
 use crate::fleet::standing::{PoolSpec, QuotaSpec, Standing};
 use crate::ids::{PoolName, QuotaName, ResourceName};
 use crate::observed::{ObjectKey, ObjectKind};
 
 /// The cohort that a queue is in.
 pub fn above(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Option<String> {
-    of_tides(standing, name, quota).or_else(|| quota.cohort.as_deref().map(cohort_name))
+    of_tides(standing, name, quota)
+        .or_else(|| of_circle(standing, name))
+        .or_else(|| quota.cohort.as_deref().map(cohort_name))
 }
 
 /// Parents before their children, those of tides last.
@@ -40,13 +48,22 @@ pub fn objects(target: &Target) -> Vec<Object> {
         let parent = path.rsplit_once('/').map(|(parent, _)| (cohort_name(parent), weight));
         cohort(&cohort_name(path), parent, free.get(path).map_or(&[], Vec::as_slice))
     });
+    let circles = live(standing).filter_map(|(name, _)| {
+        let circle = standing.circle_of(name).filter(|circle| circle.members.first() == Some(name))?;
+        let own = of_circle(standing, name)?;
+        let weight = circle.members.iter().filter_map(|name| standing.quotas.get(name)).map(|quota| quota.weight).sum();
+        let parent = circle.cohort.as_deref().map(|path| (cohort_name(path), weight));
+        let through = if parent.is_some() { through(target, &circle) } else { Vec::new() };
+        Some(cohort(&own, parent, &through))
+    });
     let tides = live(standing).filter_map(|(name, quota)| {
         let own = of_tides(standing, name, quota)?;
         let lent: Vec<_> = shares(target, name, quota).iter().filter_map(lent).collect();
-        let parent = quota.cohort.as_deref().map(|path| (cohort_name(path), quota.weight));
+        let path = || quota.cohort.as_deref().map(cohort_name);
+        let parent = of_circle(standing, name).or_else(path).map(|parent| (parent, quota.weight));
         Some(cohort(&own, parent, &lent))
     });
-    steps.chain(tides).collect()
+    steps.chain(circles).chain(tides).collect()
 }
 
 /// The cohorts that these quotas name, children first.
@@ -88,30 +105,76 @@ fn cohort_name(path: &str) -> String {
 /// The cohort of the tides that lend to a quota, if any does at some hour.
 pub fn of_tides(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Option<String> {
     let mut loans = standing.tides.values().flat_map(|tide| &tide.loans);
-    loans.any(|loan| loan.to == *name).then(|| {
-        let paths = || standing.quotas.values().filter_map(|quota| quota.cohort.as_deref()).flat_map(steps);
-        let is_taken = |own: &str| paths().any(|path| path.len() == own.len() && cohort_name(path) == own);
-        let mut own = format!("tide.{}", quota.cluster_queue);
-        while is_taken(&own) {
-            own.insert_str(0, "tide.");
-        }
-        own
-    })
+    loans.any(|loan| loan.to == *name).then(|| untaken(standing, format!("tide.{}", quota.cluster_queue)))
 }
 
-/// What tides have lent of a pool, below limits that let through what the queue itself borrows and lends.
+/// The cohort of the circle that a quota is in.
+fn of_circle(standing: &Standing, name: &QuotaName) -> Option<String> {
+    let circle = standing.circle_of(name)?;
+    let first = circle.members.first().and_then(|first| standing.quotas.get(first))?;
+    Some(untaken(standing, format!("tides.{}", first.cluster_queue)))
+}
+
+/// A name for a cohort of ours that no person gave to one.
+fn untaken(standing: &Standing, mut name: String) -> String {
+    let paths = || standing.quotas.values().filter_map(|quota| quota.cohort.as_deref()).flat_map(steps);
+    while paths().any(|path| path.len() == name.len() && cohort_name(path) == name) {
+        name.insert_str(0, "tide.");
+    }
+    name
+}
+
+/// What tides have lent of a pool, and what of their lenders' quota may be used, below limits that let through what the
+/// queue itself borrows and lends.
 fn lent(share: &Share) -> Option<(PoolName, BTreeMap<ResourceName, Limits>)> {
-    if share.lent.is_empty() {
+    if share.lent.is_empty() && share.brought.is_empty() {
         return None;
     }
     let of = |resources: &holds::Resources, name| resources.get(name).copied().unwrap_or(0);
-    let names: BTreeSet<&ResourceName> = share.nominal.keys().chain(share.lent.keys()).collect();
+    let mut names: BTreeSet<&ResourceName> = share.brought.keys().chain(share.lent.keys()).collect();
+    if !share.lent.is_empty() {
+        names.extend(share.nominal.keys());
+    }
     let limits = names.into_iter().map(|name| {
-        let limits =
-            Limits { nominal: of(&share.lent, name), borrow: of(&share.borrow, name), lend: of(&share.lend, name) };
+        let limits = Limits {
+            nominal: of(&share.lent, name) + of(&share.free, name),
+            borrow: of(&share.borrow, name) + of(&share.kept, name),
+            lend: share.lends(name),
+        };
         (name.clone(), limits)
     });
     Some((share.pool.clone(), limits.collect()))
+}
+
+/// What a circle lets through of the pools that are lent in it: what its quotas borrow and lend by themselves. What
+/// tides have lent of a quota nobody else borrows.
+fn through(target: &Target, circle: &Circle) -> Flavors {
+    let standing = &target.standing;
+    let mut found: BTreeMap<&PoolName, BTreeMap<ResourceName, Limits>> = BTreeMap::new();
+    for loan in standing.kept_loans().filter(|loan| circle.members.contains(&loan.to)) {
+        found.entry(&loan.pool).or_default();
+    }
+    for (name, quota) in live(standing).filter(|(name, _)| circle.members.contains(*name)) {
+        for share in shares(target, name, quota) {
+            let Some(limits) = found.get_mut(&share.pool) else { continue };
+            let kept = loans::kept(target, &share.pool);
+            let away = holds::sum(kept.into_iter().filter(|kept| kept.from == name).map(|kept| kept.own));
+            let here = |resource: &ResourceName| {
+                let of = |resources: &holds::Resources| resources.get(resource).copied().unwrap_or(0);
+                of(&share.nominal).saturating_sub(of(&away))
+            };
+            for name in share.brought.keys().chain(share.given.keys()) {
+                limits.entry(name.clone()).or_default();
+            }
+            for (name, amount) in &share.borrow {
+                limits.entry(name.clone()).or_default().borrow += amount;
+            }
+            for (name, amount) in &share.lend {
+                limits.entry(name.clone()).or_default().lend += (*amount).min(here(name));
+            }
+        }
+    }
+    found.into_iter().map(|(pool, limits)| (pool.clone(), limits)).collect()
 }
 
 /// What each cohort at the top has of pools that hold more than is guaranteed, where somebody below may borrow it.
@@ -137,12 +200,16 @@ fn free(target: &Target) -> BTreeMap<&str, Flavors> {
     found
 }
 
-/// What the pool's own nodes hold beyond all guarantees.
+/// What the pool's own nodes hold beyond all guarantees, and beyond what tides lend of that.
 fn unclaimed(target: &Target, name: &PoolName, pool: &PoolSpec) -> holds::Resources {
     let standing = &target.standing;
     let each = standing.per_node(pool, &pool.layout);
-    let own = target.pools.get(name).map_or(0, |pool| pool.own());
+    let kept = loans::kept(target, name);
+    let own = target.pools.get(name).map_or(0, |pool| pool.own()) + kept.iter().map(|kept| kept.nodes).sum::<u32>();
     let mut free = holds::counted(standing, pool, &pool.layout, &each.times(own));
+    for (resource, taken) in kept.into_iter().flat_map(|kept| kept.free) {
+        free.entry(resource).and_modify(|left| *left = left.saturating_sub(taken));
+    }
     for (quota, _) in live(standing) {
         let Some(share) = target.quotas.get(quota).and_then(|quota| quota.shares.get(name)) else { continue };
         for (resource, taken) in holds::counted(standing, pool, &pool.layout, &share.guarantee.supply(&each)) {

@@ -106,6 +106,14 @@ pub fn uncounted(pool: &PoolSpec, nodes: u32) -> Resources {
     found
 }
 
+pub fn sum(parts: impl IntoIterator<Item = Resources>) -> Resources {
+    let mut sum = Resources::new();
+    for (resource, amount) in parts.into_iter().flatten() {
+        *sum.entry(resource).or_insert(0) += amount;
+    }
+    sum
+}
+
 /// Where a resource stands in a list: what people look for first.
 pub fn rank(resource: &ResourceName) -> (bool, &ResourceName) {
     (matches!(resource.as_str(), CPU | MEMORY | STORAGE | HUGEPAGES | EFA), resource)

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{cohorts, holds, quantity, tiers};
+use super::{cohorts, holds, loans, quantity, tiers};
 use crate::effect::Object;
 use crate::fleet::Target;
 use crate::fleet::quota::{Amount, Supply};
-use crate::fleet::standing::{QuotaSpec, Standing};
+use crate::fleet::standing::{LoanSpec, QuotaSpec, Standing};
 use crate::fleet::target::Purpose;
 use crate::fleet::tier::Preempts;
-use crate::ids::{PoolName, QuotaName, ResourceName};
+use crate::ids::{PoolName, QuotaName, ResourceName, TideName};
 use crate::observed::{ObjectKey, ObjectKind};
 
 /// What a queue has of one pool. All maps but the first may leave out what is nothing.
@@ -22,8 +22,23 @@ pub struct Share {
     pub nominal: holds::Resources,
     pub borrow: holds::Resources,
     pub lend: holds::Resources,
-    /// What tides have lent to it now. Every resource that a loan may bring is in it.
+    /// What tides have lent to it now and took from its lender. Every resource that such a loan may bring is in it.
     pub lent: holds::Resources,
+    /// What it may use now of what its lenders keep.
+    pub kept: holds::Resources,
+    /// What of such loans was in nobody's quota.
+    pub free: holds::Resources,
+    /// The most that such loans ever bring to it, and the most that it ever gives so itself.
+    pub brought: holds::Resources,
+    pub given: holds::Resources,
+}
+
+impl Share {
+    /// What it may lend to anybody, tides among them. Kueue refuses more than the nominal quota.
+    pub fn lends(&self, resource: &ResourceName) -> u64 {
+        let of = |resources: &holds::Resources| resources.get(resource).copied().unwrap_or(0);
+        (of(&self.lend) + of(&self.given)).min(of(&self.nominal))
+    }
 }
 
 /// How much of one resource of one flavor. Limits are left out where there is no cohort above.
@@ -82,13 +97,14 @@ fn cluster_queue(target: &Target, name: &QuotaName, quota: &QuotaSpec) -> Value 
     spec
 }
 
-/// Its own part, and what it may borrow. What tides have lent is in the cohort above it, so it is borrowed from there.
+/// Its own part, and what it may borrow. What tides have lent is in the cohort above it, so it is borrowed from there;
+/// how much of what lenders keep may be used now, that cohort says.
 fn own(share: &Share) -> BTreeMap<ResourceName, Limits> {
     let of = |resources: &holds::Resources, name| resources.get(name).copied().unwrap_or(0);
     let names: BTreeSet<&ResourceName> = share.nominal.keys().chain(share.lent.keys()).collect();
     let limits = names.into_iter().map(|name| {
-        let borrow = of(&share.borrow, name) + of(&share.lent, name);
-        (name.clone(), Limits { nominal: of(&share.nominal, name), borrow, lend: of(&share.lend, name) })
+        let borrow = of(&share.borrow, name) + of(&share.lent, name) + of(&share.brought, name);
+        (name.clone(), Limits { nominal: of(&share.nominal, name), borrow, lend: share.lends(name) })
     });
     limits.collect()
 }
@@ -121,23 +137,33 @@ fn share(target: &Target, name: &QuotaName, pool_name: &PoolName) -> Option<Shar
     let each = standing.per_node(pool, &pool.layout);
     let amount = |amount: &Amount| holds::counted(standing, pool, &pool.layout, &amount.supply(&each));
     let share = target.quotas.get(name).and_then(|quota| quota.shares.get(pool_name));
+    let (brought, given) = (
+        loans::most(target, pool_name, |loan| loan.to == *name),
+        loans::most(target, pool_name, |loan| loan.from == *name),
+    );
     let mut nominal = holds::Resources::new();
-    if let Some(share) = share {
-        nominal = amount(&share.guarantee);
+    if share.is_some() || !brought.is_empty() {
+        nominal = amount(share.map_or(&Amount::Nodes(0), |share| &share.guarantee));
         nominal.extend(holds::uncounted(pool, now.nodes));
     }
     let or_nothing = |limit: Option<&Amount>| limit.map(amount).unwrap_or_default();
+    let kept = loans::kept(target, pool_name);
+    let mine = || kept.iter().filter(|one| one.to == name && one.lent);
     Some(Share {
         pool: pool_name.clone(),
         nominal,
         borrow: or_nothing(share.and_then(|share| share.borrow.as_ref())),
         lend: or_nothing(share.and_then(|share| share.lend.as_ref())),
         lent: lent(target, name, pool_name),
+        kept: holds::sum(mine().map(|one| one.own.clone())),
+        free: holds::sum(mine().map(|one| one.free.clone())),
+        brought,
+        given,
     })
 }
 
-/// What tides have lent of a pool, whole nodes with all that is in them. What they may lend at another hour is in it
-/// with nothing.
+/// What tides have lent of a pool and taken from their lenders, whole nodes with all that is in them. What they may lend
+/// so at another hour is in it with nothing.
 fn lent(target: &Target, name: &QuotaName, pool_name: &PoolName) -> holds::Resources {
     let standing = &target.standing;
     let (Some(pool), Some(now)) = (standing.pools.get(pool_name), target.pools.get(pool_name)) else {
@@ -149,15 +175,18 @@ fn lent(target: &Target, name: &QuotaName, pool_name: &PoolName) -> holds::Resou
         found.extend(holds::uncounted(pool, nodes));
         found
     };
-    let loans = standing.tides.values().flat_map(|tide| &tide.loans);
-    let loans = loans.filter(|loan| loan.to == *name && loan.pool == *pool_name).map(|loan| nodes(&loan.layout, 0));
-    let is_lent = |purpose: &Purpose| matches!(purpose, Purpose::Lent { to, .. } if to == name);
-    let parts = now.parts.iter().filter(|part| is_lent(&part.purpose)).map(|part| nodes(&part.layout, part.nodes));
-    let mut sum = holds::Resources::new();
-    for (resource, amount) in loans.chain(parts).flatten() {
-        *sum.entry(resource).or_insert(0) += amount;
-    }
-    sum
+    let purpose = |tide: &TideName, loan: &LoanSpec| {
+        let (tide, from, to) = (tide.clone(), loan.from.clone(), loan.to.clone());
+        Purpose::Lent { tide, from, to }
+    };
+    let is_taken = |purpose: &Purpose| {
+        matches!(purpose, Purpose::Lent { to, .. } if to == name) && standing.keeper(pool_name, purpose).is_none()
+    };
+    let loans = standing.tides.iter().flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan)));
+    let loans = loans.filter(|(tide, loan)| loan.pool == *pool_name && is_taken(&purpose(tide, loan)));
+    let loans = loans.map(|(_, loan)| nodes(&loan.layout, 0));
+    let parts = now.parts.iter().filter(|part| is_taken(&part.purpose)).map(|part| nodes(&part.layout, part.nodes));
+    holds::sum(loans.chain(parts))
 }
 
 /// One group: every flavor lists every resource, in one order, as Kueue wants it.

@@ -260,16 +260,17 @@ fn a_borrower_without_a_cohort_has_the_tides_alone_and_reclaims_nothing() {
     let text = quota("a", "shares: [{pool: train, guarantee: {nodes: 3}}]") + &quota("b", "weight: 1") + TIDE;
     let desired = with_pool(&text);
     insta::assert_snapshot!(quotas(&desired), @"
-    Cohort/tide.b below nobody
-      train: gpu 16
-    ClusterQueue/a below nobody
-      train: gpu 8
+    Cohort/tides.a below nobody
+    Cohort/tide.b below tides.a
+      train: gpu 0 +16 -0
+    ClusterQueue/a below tides.a
+      train: gpu 24 +0 -16
     ClusterQueue/b below tide.b
       train: gpu 0 +16 -0
     ");
     let preemption = |key: &str| body(&desired, key)["spec"]["preemption"].to_string();
-    let never = r#"{"reclaimWithinCohort":"Never","withinClusterQueue":"Never"}"#;
-    assert_eq!([preemption("ClusterQueue/a"), preemption("ClusterQueue/b")], [never, never]);
+    let reclaims = |reclaim: &str| format!(r#"{{"reclaimWithinCohort":"{reclaim}","withinClusterQueue":"Never"}}"#);
+    assert_eq!([preemption("ClusterQueue/a"), preemption("ClusterQueue/b")], ["Any", "Never"].map(reclaims));
 }
 
 #[test]
@@ -279,12 +280,76 @@ fn a_borrower_with_a_share_of_the_lent_pool_still_borrows_and_lends_through_the_
         + TIDE;
     insta::assert_snapshot!(quotas(&with_pool(&text)), @"
     Cohort/x below nobody
-    Cohort/tide.b below x
-      train: gpu 16 +5 -3
-    ClusterQueue/a below x
-      train: gpu 0 +0 -0
+    Cohort/tides.a below x
+      train: gpu 0 +5 -3
+    Cohort/tide.b below tides.a
+      train: gpu 0 +21 -3
+    ClusterQueue/a below tides.a
+      train: gpu 16 +0 -16
     ClusterQueue/b below tide.b
       train: gpu 8 +21 -3
+    ");
+}
+
+#[test]
+fn where_the_cut_stays_a_turn_of_the_tide_writes_one_number_of_one_object() {
+    let text = POOL.to_string()
+        + &quota("a", "cohort: x, shares: [{pool: train, guarantee: {nodes: 3}}]")
+        + &quota("b", "weight: 1")
+        + TIDE;
+    let fleet = fleet(&text);
+    let [day, low, reclaim] =
+        ["2026-06-08T05:00Z", "2026-06-08T12:00Z", "2026-06-08T17:00Z"].map(|now| compile(&fleet.target_at(at(now))));
+    let changed: Vec<String> = day
+        .objects
+        .iter()
+        .zip(&low.objects)
+        .filter(|(one, other)| one != other)
+        .map(|(one, other)| format!("{}\n{}\n{}", one.key, one.body["spec"], other.body["spec"]))
+        .collect();
+    insta::assert_snapshot!(changed.join("\n"), @r#"
+    Cohort/tide.b
+    {"fairSharing":{"weight":"1"},"parentName":"tides.a","resourceGroups":[{"coveredResources":["nvidia.com/gpu"],"flavors":[{"name":"train","resources":[{"borrowingLimit":"0","lendingLimit":"0","name":"nvidia.com/gpu","nominalQuota":"0"}]}]}]}
+    {"fairSharing":{"weight":"1"},"parentName":"tides.a","resourceGroups":[{"coveredResources":["nvidia.com/gpu"],"flavors":[{"name":"train","resources":[{"borrowingLimit":"16","lendingLimit":"0","name":"nvidia.com/gpu","nominalQuota":"0"}]}]}]}
+    "#);
+    assert_eq!(reclaim.objects, day.objects, "asked back is as if nothing were lent");
+}
+
+#[test]
+fn what_is_lent_beyond_the_guarantee_is_held_by_the_tides_cohort() {
+    let text = quota("a", "shares: [{pool: train, guarantee: {gpus: 10}}]")
+        + &quota("b", "weight: 1")
+        + &quota("c", "cohort: x, shares: [{pool: train, guarantee: {gpus: 0}, borrow: {gpus: 8}}]")
+        + TIDE;
+    insta::assert_snapshot!(quotas(&with_pool(&text)), @"
+    Cohort/x below nobody
+      train: gpu 8
+    Cohort/tides.a below nobody
+    Cohort/tide.b below tides.a
+      train: gpu 6 +10 -0
+    ClusterQueue/a below tides.a
+      train: gpu 10 +0 -10
+    ClusterQueue/b below tide.b
+      train: gpu 0 +16 -0
+    ClusterQueue/c below x
+      train: gpu 0 +8 -0
+    ");
+}
+
+#[test]
+fn quotas_of_two_cohorts_stay_in_them_and_the_quota_moves_with_the_nodes() {
+    let text = quota("a", "cohort: x, shares: [{pool: train, guarantee: {nodes: 3}}]")
+        + &quota("b", "cohort: y, weight: 1")
+        + TIDE;
+    insta::assert_snapshot!(quotas(&with_pool(&text)), @"
+    Cohort/x below nobody
+    Cohort/y below nobody
+    Cohort/tide.b below y
+      train: gpu 16 +0 -0
+    ClusterQueue/a below x
+      train: gpu 8 +0 -0
+    ClusterQueue/b below tide.b
+      train: gpu 0 +16 -0
     ");
 }
 

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::desired::LaidOut;
-use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark};
+use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark, is_starting};
 use crate::ids::{Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
 use crate::observed::{InstanceState, ObjectKey, Observed, PodSeen};
 
@@ -30,6 +30,8 @@ pub enum Fact {
     Joined { instance: InstanceId },
     /// No node of the instance is in the cluster: a fresh look, because a list that lost it looks the same.
     Unjoined(InstanceId),
+    /// Nobody was let on the node yet: it carries the taint that it was started with.
+    Unopened(NodeName),
     /// The node carries our cordon, and has for as long as the scheduler may lag.
     Settled(NodeName),
     /// The node carries our cordon.
@@ -87,7 +89,8 @@ impl Fact {
                 vec![Subject::Reservation(reservation.clone())]
             }
             Self::Joined { instance } | Self::Unjoined(instance) => vec![Subject::NodeOf(instance.clone())],
-            Self::Settled(node)
+            Self::Unopened(node)
+            | Self::Settled(node)
             | Self::Cordoned(node)
             | Self::HoldsOnly { node, .. }
             | Self::Empty(node)
@@ -123,6 +126,11 @@ impl Fact {
                     None => unread_or(&seen.cluster.nodes, Verdict::Holds),
                 }
             }
+            Self::Unopened(node) => match seen.cluster.nodes.seen().get(node) {
+                Some(found) if is_starting(found) => Verdict::Holds,
+                Some(_) => Verdict::Never(format!("{node} was let in meanwhile")),
+                None => unread(&seen.cluster.nodes, format!("{node} is not there")),
+            },
             Self::Settled(node) => settled(seen, node, now),
             Self::Cordoned(node) => cordoned(seen, node).map_or_else(|verdict| verdict, |_| Verdict::Holds),
             Self::HoldsOnly { node, pods } => match settled(seen, node, now) {

@@ -396,12 +396,14 @@ impl Ledger {
             }
             LedgerChange::Leaving { slot } => self.slot_mut(slot).leaving = true,
             LedgerChange::Removing { slot, at } => {
-                self.slot_mut(slot).leaving = true;
+                let found = self.slot_mut(slot);
+                found.leaving = true;
+                let since = found.launched.unwrap_or(Timestamp::MIN);
                 let pool = self.pools.entry(slot.pool.clone()).or_default();
                 pool.removed.retain(|(_, earlier)| at.duration_since(*earlier) < AN_HOUR);
-                if !pool.removed.contains(&(slot.index, *at)) {
-                    pool.removed.push((slot.index, *at));
-                }
+                // The same node again: it counts once, and from the last time that somebody tried.
+                pool.removed.retain(|(index, earlier)| *index != slot.index || *earlier < since);
+                pool.removed.push((slot.index, *at));
             }
             LedgerChange::Claimed { slot, node } => {
                 let slot = self.slot_mut(slot);

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::ids::FleetUid;
+use crate::observed::NodeSeen;
 
 /// Which pool a node belongs to.
 pub const POOL: &str = "tidewright.dev/pool";
@@ -77,4 +78,9 @@ impl Mark {
 /// What a launched node registers with, so that nothing comes to it before it is cut, labelled and admitted.
 pub fn starting_taint() -> Taint {
     Taint { key: STARTING_TAINT.into(), value: None, effect: TaintEffect::NoSchedule }
+}
+
+/// Whether nobody was let on the node yet.
+pub fn is_starting(node: &NodeSeen) -> bool {
+    node.taints.iter().any(|taint| taint.key == STARTING_TAINT)
 }

@@ -9,6 +9,7 @@ pub mod capacity;
 pub mod config;
 pub mod launch;
 pub mod layout;
+pub mod lending;
 pub mod policy;
 pub mod pool;
 pub mod quota;

@@ -165,7 +165,7 @@ impl Fleet {
         let pools =
             self.pools.iter().map(|(name, pool)| (name.clone(), self.pool_at(pool, rulings.at(name, now), now)));
         let pools: BTreeMap<PoolName, PoolTarget> = pools.collect();
-        Target { standing: standing.clone(), quotas: self.quotas_at(&pools), pools, tides }
+        Target { standing: standing.clone(), quotas: self.quotas_at(&pools, standing), pools, tides }
     }
 }
 
@@ -243,9 +243,14 @@ impl Parts {
         PoolTarget { renamed_from: pool.renamed_from.clone(), nodes, parts: parts.parts }
     }
 
-    /// Guarantees follow the nodes: who lends has less until they are back, who borrows has more until they are asked
-    /// back. In a pool whose reservations hold nothing nobody has anything.
-    fn quotas_at(&self, pools: &BTreeMap<PoolName, PoolTarget>) -> BTreeMap<QuotaName, QuotaTarget> {
+    /// Guarantees follow nodes that are cut anew: who lends has less until they are back. Who lends nodes as they are
+    /// keeps its guarantee. Who borrows has more until they are asked back. In a pool whose reservations hold nothing
+    /// nobody has anything.
+    fn quotas_at(
+        &self,
+        pools: &BTreeMap<PoolName, PoolTarget>,
+        standing: &Standing,
+    ) -> BTreeMap<QuotaName, QuotaTarget> {
         let mut quotas: BTreeMap<QuotaName, QuotaTarget> = self
             .quotas
             .iter()
@@ -276,7 +281,9 @@ impl Parts {
                     Purpose::Lent { tide, from, to } => (from, Some((tide, to))),
                     Purpose::Returning { from, .. } => (from, None),
                 };
-                if let Some(share) = quotas.get_mut(from).and_then(|quota| quota.shares.get_mut(name)) {
+                let keeps = standing.keeper(name, &part.purpose).is_some();
+                let lender = quotas.get_mut(from).and_then(|quota| quota.shares.get_mut(name));
+                if let Some(share) = lender.filter(|_| !keeps) {
                     let taken = self.per_node(pool, &pool.layout.value).times(part.nodes);
                     share.guarantee = share.guarantee.without(&taken);
                     // A queue lends at most what it is guaranteed.

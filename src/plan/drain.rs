@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::harm::{Gang, gang_of, gpus};
 use super::types::{Consent, Disruption, Reason, Step, WaitingOn};
 use super::view::{SlotView, View};
-use crate::effect::marks::{ASKED, Mark};
+use crate::effect::marks::{ASKED, Mark, is_starting};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing, Verb};
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
@@ -86,7 +86,10 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     if slot.mark.is_none() {
         let mark = Mark::new(view.now, purpose.why).of(view.fleet);
         let action = Action::Cluster(ClusterAction::Cordon { node: node.clone(), mark });
-        made.push(step_id("cordon", node, generation), action, vec![], (1, 2));
+        // What a node may lose where nobody was let on it is more than what it may lose in service.
+        let is_starting = slot.node.is_some_and(|(_, seen)| is_starting(seen));
+        let requires = is_starting.then(|| Fact::Unopened(node.clone())).into_iter().collect();
+        made.push(step_id("cordon", node, generation), action, requires, (1, 2));
     }
     let settled = slot.mark.as_ref().is_some_and(|mark| view.now.duration_since(mark.since) >= SETTLE);
     if !settled {

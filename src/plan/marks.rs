@@ -25,9 +25,10 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let nodes = view.input.observed.cluster.nodes.seen();
     let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
     let ours = |text: &str| !Mark::parse(text).is_foreign(view.fleet);
+    // What has done its work keeps our marks: nobody reads them any more.
     let marked = |workload: &WorkloadSeen| {
         let mut marks = [SUSPENDED, ASKED].into_iter().filter_map(|key| workload.marks.get(key));
-        marks.any(|mark| ours(mark))
+        !workload.finished && marks.any(|mark| ours(mark))
     };
     for (uid, workload) in view.input.observed.cluster.workloads.seen().iter().filter(|(_, one)| marked(one)) {
         let on = view.harm.quota_of(workload).map_or(Thing::Fleet, |quota| Thing::Quota(quota.clone()));

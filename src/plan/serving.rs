@@ -188,7 +188,7 @@ fn tail(
 }
 
 /// Counts a removal by choice, once.
-fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mut Steps) {
+pub fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mut Steps) {
     let counted = view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
     let hour = jiff::SignedDuration::from_hours(1);
     let mut counted = counted.filter(|(_, at)| view.now.duration_since(*at) < hour);

@@ -82,6 +82,9 @@ fn strays(view: &View<'_>, draft: &mut Draft) {
             Some(other) => {
                 format!("{id} says that it is {slot}, and so is {other}: terminate the one that nobody needs")
             }
+            None if known.is_some_and(|known| known.part.is_some()) => {
+                format!("{id} says that it is {slot}, which is known to be empty: terminate it if it does not go away")
+            }
             None => format!("{id} says that it is {slot}, which is not wanted: terminate it, or make the pool larger"),
         };
         hold(draft, &thing(&slot.pool), format!("one instance for {slot}"), Reason::LeftOver, WaitingOn::Person(why));

@@ -10,7 +10,7 @@ use super::layout::{self, CutState};
 use super::slots::treated;
 use super::types::{Consent, Reason};
 use super::view::{Body, PoolView, SlotView, View};
-use crate::effect::marks::{DRESSED, STARTING_TAINT};
+use crate::effect::marks::{DRESSED, is_starting};
 use crate::effect::{Amount, Effects, Thing, Treated, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::Purpose;
@@ -81,9 +81,12 @@ const STARTS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
     let alive = match slot.body {
         Body::Serving => true,
-        // A node that is there, and not ready: what takes it away still applies, what changes it does not.
+        // A node that is there, and not ready: what takes it away still applies, what changes it does not. A machine
+        // that is not listed yet cannot be taken away.
         Body::Starting => {
-            slot.node.is_some() && (slot.part.is_none() || never_came(view, slot) || is_drained(view, slot))
+            let listed = slot.instance.is_some() || slot.is_existing();
+            let leaves = slot.part.is_none() || never_came(view, slot);
+            slot.node.is_some() && ((listed && leaves) || is_drained(view, slot))
         }
         _ => false,
     };
@@ -92,7 +95,7 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     }
     let (name, node) = slot.node?;
     if slot.part.is_none() {
-        return Some(not_wanted(view, pool, slot));
+        return Some(removal(view, pool, slot));
     }
     if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
         let pressure = PressureOf { idle_only: false, hard_at: Some(ending.hard_at), deadline: Some(ending.at) };
@@ -111,7 +114,7 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         let treated = Some(treated(view, Remedy::Replace, health::ADMIT_RULE));
         return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
     }
-    let is_starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let is_starting = is_starting(node);
     let sick = health::sickness(view, pool, slot);
     let late = || if is_starting { health::not_admitted(view, pool, node) } else { None };
     if let Some(wish) = sick.or_else(late).and_then(|sick| cure(view, slot, sick)) {
@@ -156,15 +159,23 @@ pub fn never_came(view: &View<'_>, slot: &SlotView<'_>) -> bool {
     slot.body == Body::Starting && since.is_some_and(|at| view.now.duration_since(at) > STARTS_WITHIN)
 }
 
-/// Why a slot is not wanted: the tide made the pool smaller, its capacity ended, or somebody wrote less.
-fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
+fn removal(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
     if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
         let pressure = PressureOf { idle_only: false, hard_at: Some(ending.hard_at), deadline: Some(ending.at) };
         return Wish::Remove { reason: ending.reason, pressure, voluntary: false };
     }
+    let (reason, voluntary) = not_wanted(view, pool, slot);
+    Wish::Remove { reason, pressure: PressureOf::default(), voluntary }
+}
+
+/// Why a slot is not wanted, and whether somebody chose that: the tide made the pool smaller, its capacity ends, or
+/// somebody wrote less.
+pub fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> (Reason, bool) {
+    if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
+        return (ending.reason, false);
+    }
     let by_tide = pool.spec.size.is_some_and(|size| slot.id.index < size);
-    let reason = if by_tide { Reason::Resized } else { Reason::NotWanted };
-    Wish::Remove { reason, pressure: PressureOf::default(), voluntary: !by_tide }
+    if by_tide { (Reason::Resized, false) } else { (Reason::NotWanted, true) }
 }
 
 fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
@@ -224,7 +235,7 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         }
         _ => {}
     }
-    let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let starting = is_starting(node);
     // One that was never cut, and is new or only claimed, was in no tide.
     let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
     let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;

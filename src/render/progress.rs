@@ -196,6 +196,7 @@ fn fact(fact: &Fact) -> String {
         Fact::Active(id) => format!("{id} is active"),
         Fact::Joined { instance } => format!("{instance} has joined the cluster"),
         Fact::Unjoined(instance) => format!("{instance} has not joined the cluster"),
+        Fact::Unopened(node) => format!("nobody was let on {node} yet"),
         Fact::Settled(node) => format!("the cordon of {node} has settled"),
         Fact::Cordoned(node) => format!("{node} is cordoned"),
         Fact::HoldsOnly { node, pods } => {

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use petgraph::unionfind::UnionFind;
 
 use super::bench::{Converged, End, Ended, Round};
-use crate::effect::marks::{CORDON, MIG_STATE, STARTING_TAINT};
+use crate::effect::marks::{CORDON, MIG_STATE, is_starting};
 use crate::effect::{Effects, Scope};
 use crate::plan::{Consent, Held, Plan, Reason, Step, WaitingOn};
 use crate::provider::sim::{Calls, State};
@@ -172,7 +172,7 @@ pub fn nodes(state: &State) -> Vec<String> {
         } else if node.unschedulable {
             text.push_str(", cordoned by somebody");
         }
-        if node.taints.iter().any(|taint| taint.key == STARTING_TAINT) {
+        if is_starting(node) {
             text.push_str(", starting");
         }
         if let Some(cut) = node.labels.get(MIG_STATE) {

@@ -165,3 +165,23 @@ fn what_nobody_is_guaranteed_can_be_borrowed_and_a_guarantee_is_taken_back() {
     assert_eq!(settled(&mut state).len(), 2, "one goes, one comes");
     assert!(state.workloads[&WorkloadUid::from("3")].reservation.is_some());
 }
+
+#[test]
+fn a_lender_that_keeps_its_quota_takes_back_what_it_needs_and_no_more() {
+    let text = quota("a", "shares: [{pool: train, guarantee: {nodes: 3}}]")
+        + &quota("b", "weight: 1")
+        + &quota("c", "cohort: x, shares: [{pool: train, guarantee: {gpus: 0}, borrow: {gpus: 8}}]")
+        + TIDE;
+    let mut low = state(&with_pool(&text));
+    for uid in ["1", "2", "3"] {
+        submit(&mut low, uid, "b", 8);
+    }
+    submit(&mut low, "c", "c", 8);
+    assert_eq!(settled(&mut low), ["1 on train", "2 on train"], "and nobody else gets at what is lent");
+    submit(&mut low, "own", "a", 8);
+    assert_eq!(settled(&mut low), ["own on train"], "what was not lent");
+    submit(&mut low, "more", "a", 8);
+    let told = settled(&mut low);
+    assert_eq!((told.len(), &*told[1]), (2, "more on train"), "{told:?}");
+    assert!(told[0].ends_with("goes"), "{told:?}");
+}

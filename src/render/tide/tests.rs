@@ -419,8 +419,8 @@ spec:
                                  pool/serve      7 nodes back with serving
                                  quota/batch     +24 GPUs of serve, lent by serving
                                  quota/research  +56 × 1g.10gb + 16 × 3g.40gb of serve, lent by serving
-                                 quota/serving   guarantee of serve: +196 × 1g.10gb, +56 × 3g.40gb
-                                 quota/serving   lends at most 88 × 3g.40gb of serve
+                                 quota/serving   guarantee of serve: +252 × 1g.10gb, +72 × 3g.40gb
+                                 quota/serving   lends at most 104 × 3g.40gb of serve
     ");
     let text = human(&ask(&fleet, "2026-11-05T11:20-08:00", "40m"));
     let (start, end) = (text.find("TIDE").unwrap(), text.find("\nnightly (").unwrap());
@@ -437,11 +437,11 @@ spec:
                   2 returning from research to serving by 12:00 (rival)  4-5    slices
                   11 own                                                 6-16   slices
 
-    QUOTA     POOL   GUARANTEE                     LOANS  BORROW       LEND
-    batch     burst  32 GPUs                       -      -            -
-              serve  0 × 3g.40gb                   -      8 × 3g.40gb  -
-    research  -      -                             -      -            -
-    serving   serve  308 × 1g.10gb + 88 × 3g.40gb  -      -            88 × 3g.40gb
+    QUOTA     POOL   GUARANTEE                      LOANS  BORROW       LEND
+    batch     burst  32 GPUs                        -      -            -
+              serve  0 × 3g.40gb                    -      8 × 3g.40gb  -
+    research  -      -                              -      -            -
+    serving   serve  364 × 1g.10gb + 104 × 3g.40gb  -      -            104 × 3g.40gb
 
     Changes of the next 40m:
 
@@ -449,7 +449,7 @@ spec:
     Thu 2026-11-05 11:50 -08:00  tide/rival     hard reclaim, back by 12:00
     Thu 2026-11-05 12:00 -08:00  tide/rival     high
                                  pool/serve     5 nodes back with serving
-                                 quota/serving  guarantee of serve: +140 × 1g.10gb, +40 × 3g.40gb
+                                 quota/serving  guarantee of serve: +84 × 1g.10gb, +24 × 3g.40gb
                                  quota/serving  lends at most 128 × 3g.40gb of serve
     ");
 }
