@@ -1,9 +1,10 @@
 //! The provider of real clusters, against a real control plane.
 //!
-//! [`alone`] and [`evictions`] need the API server only: what controllers would write into a status, the tests write
+//! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the tests write
 //! themselves. [`whole`] and [`drains`] have Kueue, the scheduler and nodes.
 
 mod alone;
+mod answers;
 mod drains;
 mod evictions;
 mod whole;
