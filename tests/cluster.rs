@@ -1,10 +1,14 @@
 //! The provider of real clusters, against a real control plane.
 //!
 //! [`alone`] and [`evictions`] need the API server only: what controllers would write into a status, the tests write
-//! themselves. [`whole`] has Kueue, the scheduler and nodes.
+//! themselves. [`whole`] has Kueue, the scheduler and nodes; [`day`] a fleet of two hundred nodes, with teams at work.
 
 mod alone;
+mod day;
 mod evictions;
+mod foresight;
+mod recorded;
+mod teams;
 mod whole;
 
 use std::sync::OnceLock;
