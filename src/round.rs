@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::compile::compile;
 use crate::effect::{Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::{Fleet, Recalls, Target};
-use crate::ids::{FleetUid, ReservationName, SlotId, TideName};
+use crate::ids::{FleetUid, NodeName, ReservationName, SlotId, TideName};
 use crate::observed::{CloudSeen, ClusterSeen, Observed, Sample};
 use crate::plan::PlanInput;
 use crate::plan::tide::guard_says;
@@ -26,6 +26,8 @@ pub struct Options {
     pub at: Option<Timestamp>,
     /// Only what concerns these; empty: everything.
     pub only: Vec<Thing>,
+    /// Only what concerns this node.
+    pub only_node: Option<NodeName>,
     /// The git revision of the documents.
     pub revision: Option<String>,
 }
@@ -66,6 +68,7 @@ pub async fn input(
         closed,
         revision: options.revision.clone(),
         only: options.only.clone(),
+        only_node: options.only_node.clone(),
     })
 }
 

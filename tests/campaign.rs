@@ -1,18 +1,17 @@
 //! The campaign: seeds draw fleets, edits and faults, and every one must settle.
 //!
 //! `CAMPAIGN_SEEDS=2000 cargo test --profile campaign --test suite campaign -- --nocapture` runs many;
-//! `CAMPAIGN_SEED=17` runs one again.
+//! `CAMPAIGN_SEED=17` or `CAMPAIGN_SEED=17,23` runs some again.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidewright::scenario::campaign::{Ran, draw, run, shrink};
 
 /// In a debug build: enough to see it work.
 const SEEDS: u64 = 6;
 /// From so many seeds on every fault must have struck: one that is switched on and never strikes shows nothing.
-const ENOUGH: u64 = 200;
+const ENOUGH: usize = 200;
 /// What may go wrong.
 const FAULTS: &[&str] = &[
     "answer lost, done",
@@ -45,16 +44,13 @@ const FAULTS: &[&str] = &[
 ];
 
 /// Every seed on its own, on all cores; in the order of the seeds.
-fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Ran> {
-    let next = AtomicU64::new(seeds.start);
+fn run_all(seeds: &[u64]) -> BTreeMap<u64, Ran> {
+    let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return done;
-            }
-            done.push((seed, run(&draw(seed))));
+            let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else { return done };
+            done.push((*seed, run(&draw(*seed))));
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -67,16 +63,18 @@ fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Ran> {
 #[test]
 fn every_seed_settles() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("CAMPAIGN_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
+    let seeds: Vec<u64> = match std::env::var("CAMPAIGN_SEED") {
+        Ok(named) => {
+            named.split(',').map(|seed| seed.parse().expect("CAMPAIGN_SEED is a seed, or seeds: 17,23")).collect()
+        }
+        Err(_) => {
             let first = number("CAMPAIGN_FIRST").unwrap_or(1);
-            first..first + number("CAMPAIGN_SEEDS").unwrap_or(SEEDS)
+            (first..first + number("CAMPAIGN_SEEDS").unwrap_or(SEEDS)).collect()
         }
     };
     let mut struck: BTreeMap<String, u64> = BTreeMap::new();
     let mut failed = Vec::new();
-    for (seed, ran) in run_all(seeds.clone()) {
+    for (seed, ran) in run_all(&seeds) {
         ran.struck.into_iter().for_each(|(name, count)| *struck.entry(name).or_default() += count);
         if let Some(why) = ran.failed {
             failed.push((seed, why));
@@ -87,7 +85,7 @@ fn every_seed_settles() {
     }
     let Some((seed, why)) = failed.first() else {
         let never = |name: &&&str| !struck.contains_key(**name);
-        let never: Vec<&&str> = FAULTS.iter().filter(never).filter(|_| seeds.end - seeds.start >= ENOUGH).collect();
+        let never: Vec<&&str> = FAULTS.iter().filter(never).filter(|_| seeds.len() >= ENOUGH).collect();
         assert!(never.is_empty(), "switched on, and never struck: {never:?}");
         return;
     };
@@ -104,7 +102,7 @@ fn every_seed_settles() {
     panic!(
         "{} of {} seeds fail:\n{}\n\nseed {seed}: {why}\n\nagain: CAMPAIGN_SEED={seed} cargo test --test suite campaign\n\nas a script:\n{}",
         failed.len(),
-        seeds.count(),
+        seeds.len(),
         all.join("\n"),
         small.text()
     );

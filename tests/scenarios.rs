@@ -53,6 +53,8 @@ scripts! {
     cut_behind_a_drain
     dead_node_is_replaced
     deleted_document_is_forgotten
+    drain_by_hand
+    drain_by_hand_keeps_budgets
     drain_takes_whole_gangs
     drift_is_named_and_put_back
     existing_node_disappears

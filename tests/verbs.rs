@@ -92,6 +92,9 @@ fn a_part_that_the_fleet_does_not_have_is_answered_with_the_near_one() {
         (vec!["freeze"], "--reason"),
         (vec!["quarantine", "nothing", "--reason", "x"], "no node `nothing`"),
         (vec!["return", "nothing"], "not in quarantine"),
+        (vec!["drain", "nothing"], "no node `nothing`"),
+        (vec!["drain", "nothing", "--reason", " "], "needs a reason"),
+        (vec!["undrain", "nothing"], "is not drained; no node is"),
         (vec!["tide", "recall", "nihgtly"], "did you mean `nightly`?"),
     ] {
         let Answer { code, out, err } = run(directory.path(), &arguments);
@@ -141,6 +144,48 @@ fn a_freeze_is_seen_by_everybody_until_it_is_lifted() {
     assert_eq!(run(directory.path(), &["thaw"]).out, "The whole fleet goes on.\n");
     let Answer { code, out, .. } = run(directory.path(), &["status"]);
     assert!(code == 2 && out.contains("\nChanging: ") && !out.contains("incident 4711"), "{out}");
+}
+
+#[test]
+fn a_node_is_drained_for_a_person_and_opened_again() {
+    let directory = fleet();
+    let done = |arguments: &[&str], code: i32| {
+        let answer = run(directory.path(), arguments);
+        assert_eq!(answer.code, code, "{arguments:?}: {}{}", answer.out, answer.err);
+        answer
+    };
+    done(&["apply", "--until-converged", "--yes"], 0);
+    done(&["sim", "submit", "research", "32"], 0);
+    done(&["sim", "advance", "1h"], 0);
+    done(&["plan", "--save-input", "input.json"], 0);
+    let input: Value =
+        serde_json::from_str(&std::fs::read_to_string(directory.path().join("input.json")).unwrap()).unwrap();
+    let node = input["input"]["observed"]["cluster"]["pods"]["value"][0]["node"].as_str().unwrap();
+    let before = std::fs::read(directory.path().join(".tidewright/sim.json")).unwrap();
+    let Answer { out, .. } = done(&["drain", node, "--dry-run"], 2);
+    for part in [node, "1 pod to move (1 whole gang)", "gang research/gang-1: 4 pods on 4 nodes, 32 GPUs, tier batch"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert_eq!(std::fs::read(directory.path().join(".tidewright/sim.json")).unwrap(), before, "nothing was changed");
+    // It disturbs work, and nobody can be asked here.
+    let Answer { err, .. } = done(&["drain", node], 1);
+    assert!(err.contains("needs an approval") && err.contains(&format!("tidewright drain {node} --yes")), "{err}");
+    assert!(!done(&["status"], 0).out.contains("Drained: "));
+    let Answer { out, err, .. } = done(&["drain", node, "--yes", "--reason", "new fan"], 0);
+    assert_eq!(out, format!("{node} is empty, and closed.\n"));
+    for step in ["cordon", "ask workload research/gang-1", "suspend workload research/gang-1", "still there: research/"]
+    {
+        assert!(err.contains(step), "{step}: {err}");
+    }
+    let status = done(&["status"], 0).out;
+    assert!(status.contains(&format!("Drained: {node}, for ana since")) && status.contains(": new fan\n"), "{status}");
+    assert!(done(&["plan"], 0).out.contains("No changes."), "it stays as it is");
+    // Asked once more, nobody is disturbed, so nobody is asked.
+    done(&["drain", node], 0);
+    assert!(done(&["status"], 0).out.contains("new fan"), "the reason stays");
+    assert_eq!(done(&["undrain", node], 0).out, format!("{node} may serve again.\n"));
+    assert!(done(&["plan"], 0).out.contains("No changes."));
+    done(&["undrain", node], 1);
 }
 
 #[test]

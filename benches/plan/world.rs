@@ -224,6 +224,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
         closed: BTreeMap::new(),
         revision: Some("0123456789abcdef".into()),
         only: Vec::new(),
+        only_node: None,
     }
 }
 

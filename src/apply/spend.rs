@@ -149,8 +149,12 @@ fn is_request(action: &Action) -> bool {
 
 fn beyond(excess: &[Excess]) -> String {
     let word = |excess: &Excess| {
-        let left = excess.approved.as_ref().map_or(0, |amount| amount.count);
-        format!("{} {} where {left} is left of the approval", excess.key, excess.wanted.count)
+        let (key, wanted) = (&excess.key, &excess.wanted);
+        let left = excess.approved.clone().unwrap_or_default();
+        match wanted.beyond(&left) {
+            Some((what, wanted, left)) => format!("{key}: {wanted} {what} where {left} is left of the approval"),
+            None => format!("{key} {} where {} is left of the approval", wanted.count, left.count),
+        }
     };
     excess.iter().map(word).collect::<Vec<_>>().join("; ")
 }

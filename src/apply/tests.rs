@@ -54,6 +54,7 @@ fn input(world: &Fake) -> PlanInput {
         closed: std::collections::BTreeMap::new(),
         revision: None,
         only: Vec::new(),
+        only_node: None,
     }
 }
 

@@ -16,6 +16,9 @@ use crate::plan::{Reason, Step};
 use crate::provider::{Class, Done, ProviderError, Refusal};
 use crate::status::EventKind;
 
+/// How long before the call a removal may have been counted.
+const COUNTED_FOR: SignedDuration = SignedDuration::from_secs(5);
+
 /// What came of a try. As an error it ends the try early.
 #[derive(Debug)]
 pub(super) enum Turn {
@@ -43,8 +46,6 @@ pub(super) struct Memory {
     pub done: bool,
     /// This run recorded the intent, so no earlier answer is missing.
     pub intended: bool,
-    /// The removal is counted.
-    pub counted: bool,
     /// The answer is here and still has to be recorded.
     pub owed: Option<intents::Owed>,
     /// What was last said of its waiting.
@@ -191,17 +192,12 @@ async fn count(
     slot: &SlotId,
     instance: &InstanceId,
 ) -> Result<bool, Turn> {
-    let planned =
-        |other: &Step| matches!(&other.action, Action::Record(LedgerChange::Removing { slot: s, .. }) if s == slot);
-    if memory.counted || walk.plan.steps.iter().any(planned) {
-        return holds(walk, step, memory, slot, instance).await;
-    }
     let by_choice = is_by_choice(walk, step);
     let at = walk.world.clock.now();
     let guard = |ledger: &Ledger, _| {
         let found = ledger.slot(slot).cloned().unwrap_or_default();
         // A crash between this record and the call: the same node is counted once.
-        let is_known = if by_choice { is_counted(ledger, slot) } else { found.leaving };
+        let is_known = if by_choice { is_counted(ledger, slot, at) } else { found.leaving };
         match found.instance {
             Some(held) if held == *instance && is_known => Guard::Already,
             Some(held) if held == *instance => Guard::Go,
@@ -211,16 +207,16 @@ async fn count(
     let slot_id = slot.clone();
     let change =
         if by_choice { LedgerChange::Removing { slot: slot_id, at } } else { LedgerChange::Leaving { slot: slot_id } };
-    let written = walk.record(&[change], &guard).await.map_err(|error| error.turn(walk, step, memory))?;
-    memory.counted = true;
-    Ok(written)
+    walk.record(&[change], &guard).await.map_err(|error| error.turn(walk, step, memory))
 }
 
-/// Whether the removal of the slot's node is counted: an earlier node of the slot was another one.
-fn is_counted(ledger: &Ledger, slot: &SlotId) -> bool {
+/// Whether the removal of the slot's node is counted as of now: an earlier node of the slot was another one, and a try
+/// that came to nothing some time ago is not when it goes.
+fn is_counted(ledger: &Ledger, slot: &SlotId, now: Timestamp) -> bool {
     let since = ledger.slot(slot).and_then(|found| found.launched).unwrap_or(Timestamp::MIN);
     let removed = ledger.pools.get(&slot.pool).into_iter().flat_map(|pool| &pool.removed);
-    removed.into_iter().any(|(index, at)| *index == slot.index && *at >= since)
+    let mut removed = removed.filter(|(_, at)| now.duration_since(*at) < COUNTED_FOR);
+    removed.any(|(index, at)| *index == slot.index && *at >= since)
 }
 
 /// Looks whether the instance is the slot's.
@@ -262,8 +258,9 @@ async fn remember(walk: &Walk<'_>, step: &Step, memory: &mut Memory, change: &Le
         LedgerChange::Renamed { from, to } => guards::rename(walk, from, to).await,
         // It is counted when it happens: between the plan and this moment lies a whole drain.
         LedgerChange::Removing { slot, .. } => {
-            let change = LedgerChange::Removing { slot: slot.clone(), at: walk.world.clock.now() };
-            let guard = |ledger: &Ledger, _| if is_counted(ledger, slot) { Guard::Already } else { Guard::Go };
+            let at = walk.world.clock.now();
+            let change = LedgerChange::Removing { slot: slot.clone(), at };
+            let guard = |ledger: &Ledger, _| if is_counted(ledger, slot, at) { Guard::Already } else { Guard::Go };
             walk.record(&[change], &guard).await
         }
         _ => walk.record(std::slice::from_ref(change), &|ledger, _| guards::of(walk, change, ledger)).await,

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::gate;
 use super::turn::{Memory, Turn, turn};
 use super::{ApplyError, Patience, Report, StopSignal};
-use crate::effect::{Action, Fact, Intent, Part, Subject, Verdict};
+use crate::effect::{Action, Fact, Intent, Part, SETTLE, Subject, Verdict};
 use crate::ids::{Digest, FleetUid, StepId};
 use crate::observed::Observed;
 use crate::plan::{Plan, PlanInput, Reason, Step};
@@ -364,7 +364,7 @@ impl<'w, 'a> Frontier<'w, 'a> {
             // It may have been closed while the look was under way.
             let Some(mut watched) = self.watched.remove(at) else { continue };
             let fact = fact(self.step(*at));
-            match fact.verdict(seen, now) {
+            match self.not_sooner(*at, &watched, now).unwrap_or_else(|| fact.verdict(seen, now)) {
                 Verdict::Holds => self.end(*at, EventKind::Succeeded),
                 Verdict::Never(why) => self.end(*at, EventKind::Skipped { fact: Some(fact.clone()), why }),
                 Verdict::NotYet(why) | Verdict::Unknown(why) => {
@@ -377,6 +377,15 @@ impl<'w, 'a> Frontier<'w, 'a> {
                 }
             }
         }
+    }
+
+    /// A cordon that this run made has not settled before its answer is as old as the scheduler may lag: its mark was
+    /// dated when it was sent, and it may have been on its way for long.
+    fn not_sooner(&self, at: usize, watched: &Watched, now: Timestamp) -> Option<Verdict> {
+        let step = self.step(at);
+        let Fact::Settled(node) = fact(step) else { return None };
+        let is_soon = !step.after.is_empty() && now < later(watched.since, SETTLE);
+        is_soon.then(|| Verdict::NotYet(format!("{node} was cordoned less than {}s ago", SETTLE.as_secs())))
     }
 
     /// All look at the same ticks, so that they share a sleep and a call; only what has an instant of its own is looked

@@ -171,7 +171,7 @@ fn is_worked_on(case: &Case<'_>, slot: &SlotId) -> bool {
 
 fn is_left_out(case: &Case<'_>, thing: &Thing) -> bool {
     let only = &case.input.only;
-    case.plan.left_out.contains(thing) || (!only.is_empty() && !only.contains(thing))
+    case.input.only_node.is_some() || case.plan.left_out.contains(thing) || (!only.is_empty() && !only.contains(thing))
 }
 
 /// Whether what is held is about the pool, one of its reservations, or everything.
@@ -188,7 +188,8 @@ fn speak_of_pool(case: &Case<'_>, held: &BTreeSet<&Thing>, pool: &PoolName) -> b
 /// Wanted objects that are not there, were last written in another way, or were moved by somebody; and retired ones.
 pub fn objects(case: &Case<'_>, found: &mut Found) {
     let objects = &case.seen().cluster.objects;
-    if objects.gap().is_some() || !case.input.only.is_empty() {
+    let is_part = !case.input.only.is_empty() || case.input.only_node.is_some();
+    if objects.gap().is_some() || is_part {
         return;
     }
     let mut written: BTreeSet<&ObjectKey> = BTreeSet::new();

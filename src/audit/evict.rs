@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Found;
 use super::case::Case;
 use super::pods::is_exempt;
-use crate::effect::marks::SUSPENDED;
+use crate::effect::marks::{ASKED, SUSPENDED};
 use crate::effect::{Action, ClusterAction, Fact, Subject};
 use crate::ids::{NamespacedName, NodeName, Uid};
 use crate::observed::{PodPhase, PodSeen};
@@ -143,8 +143,9 @@ pub fn disruption_budgets(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-/// A workload is resumed only if it carries our mark, or if a step before suspended it; then its pods must be gone,
-/// because one that is activated before it let go of its quota simply runs on.
+/// A workload is resumed only if it carries our mark (it was suspended, or only asked to save its work), or if a step
+/// before suspended it; then its pods must be gone, because one that is activated before it let go of its quota simply
+/// runs on.
 pub fn resume_only_ours(case: &Case<'_>, found: &mut Found) {
     for (at, step) in case.each() {
         let Action::Cluster(ClusterAction::Resume { workload }) = &step.action else { continue };
@@ -152,7 +153,9 @@ pub fn resume_only_ours(case: &Case<'_>, found: &mut Found) {
         let seen = case.seen().cluster.workloads.seen().get(workload);
         let suspends = |action: &Action| matches!(action, Action::Cluster(ClusterAction::Suspend { .. }));
         let here = case.done_before(at, &subject, suspends);
-        if here.is_empty() && !seen.is_some_and(|seen| seen.marks.contains_key(SUSPENDED)) {
+        if here.is_empty()
+            && !seen.is_some_and(|seen| [ASKED, SUSPENDED].iter().any(|mark| seen.marks.contains_key(*mark)))
+        {
             found.step(RESUME, &step.id, format!("workload {workload} does not carry our mark"));
         }
         let released = |fact: &Fact| matches!(fact, Fact::Released(uid) if uid == workload);

@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use super::Found;
 use super::case::Case;
 use super::evict::disturbing;
-use crate::effect::marks::{CORDON, Mark, STARTING_TAINT};
-use crate::effect::{Action, CloudAction, ClusterAction};
+use crate::effect::marks::{CORDON, Mark, is_starting};
+use crate::effect::{Action, CloudAction, ClusterAction, Fact};
 use crate::fleet::updates::{When, Window};
 use crate::ids::{NodeName, PoolName, WorkloadUid};
-use crate::observed::{GangName, NodeSeen};
+use crate::observed::GangName;
 use crate::plan::Reason;
 use crate::units::ZoneName;
 
@@ -41,7 +41,10 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
         // A node that has just come is cut for the first time: nobody had it.
         let is_new = |node: &&NodeName| {
             let first = matches!(case.reason(at), Reason::Layout { from: None, .. });
-            case.node(node).is_some_and(is_starting) || (first && case.pods.on(node).next().is_none())
+            let unopened = step.requires.contains(&Fact::Unopened((*node).clone()));
+            let cordons = matches!(step.action, Action::Cluster(ClusterAction::Cordon { .. }));
+            (case.node(node).is_some_and(is_starting) && (unopened || !cordons))
+                || (first && case.pods.on(node).next().is_none())
         };
         let node = node.filter(|node| !is_new(node));
         let slot = node.and_then(|node| case.slot_of_node(node));
@@ -94,10 +97,6 @@ impl Moves {
     fn keep_within(&self, allowed: usize) -> bool {
         self.fresh.is_empty() || self.all() <= allowed || (allowed > 0 && self.begun == 0 && self.fresh.len() == 1)
     }
-}
-
-fn is_starting(node: &NodeSeen) -> bool {
-    node.taints.iter().any(|taint| taint.key == STARTING_TAINT)
 }
 
 /// Nodes of each pool that carry our cordon for an update that an earlier plan began.

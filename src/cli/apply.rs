@@ -10,6 +10,7 @@ use super::{BLOCKED, CHANGES, Common, DONE, Output, fail, print, status, stop, t
 use jiff::Timestamp;
 
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
+use crate::audit::Audited;
 use crate::effect::{Effects, Thing};
 use crate::ids::{Digest, StepId};
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
@@ -54,17 +55,26 @@ pub struct Arguments {
 /// How long one step may wait before the next plan takes it up.
 const PER_WAIT: Duration = Duration::minutes(30);
 /// How often what is waited for is looked at.
-const POLL: Duration = Duration::secs(5);
+pub const POLL: Duration = Duration::secs(5);
 /// How many effects are in flight at once: well below EC2's limit for launches.
 const CONCURRENCY: usize = 8;
 /// After so many rounds in which nothing succeeded, another one helps nobody.
-const IDLE_ROUNDS: u32 = 3;
+pub const IDLE_ROUNDS: u32 = 3;
 
 /// What somebody said yes to.
-struct Approval {
+pub struct Approval {
     /// The plan that it was given for.
-    plan: Digest,
+    pub plan: Digest,
     effects: Effects,
+}
+
+/// How somebody says yes: beforehand, or when asked.
+pub struct Word<'a> {
+    pub yes: bool,
+    /// A saved plan, or the digest of a plan.
+    pub approved: Option<&'a str>,
+    /// The command that is approved.
+    pub command: String,
 }
 
 /// How it ended.
@@ -109,7 +119,16 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     if made.steps.is_empty() && !(waits_for_a_word && is_word) {
         return Ok(settled(&made, &session, common));
     }
-    let approval = consent(arguments, common, saved, &input, &made, &session)?;
+    let approval = match saved {
+        Some(saved) => Some(saved.into()),
+        None => {
+            let command = plan::command("apply", &session.directory);
+            let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command };
+            let shown = Shown { input: &input, plan: &made, directory: &session.directory, is_now: true };
+            let page = || plan::human(&shown, &Look { colour: true, verbose: false });
+            consent(&word, common, &input, &made, &page)?
+        }
+    };
     if let Some(approval) = &approval {
         open(&session, approval)?;
     }
@@ -139,37 +158,31 @@ fn still_holds(saved: &Saved, made: &Plan, session: &Session) -> Result<(), u8> 
     )))
 }
 
-/// What may be done beyond what the merge itself allows.
-fn consent(
-    arguments: &Arguments,
+/// What may be done beyond what the merge itself allows. A plan that disturbs nobody needs no word.
+pub fn consent(
+    word: &Word<'_>,
     common: &Common,
-    saved: Option<Saved>,
     input: &PlanInput,
     made: &Plan,
-    session: &Session,
+    page: &dyn Fn() -> String,
 ) -> Result<Option<Approval>, u8> {
-    if let Some(saved) = saved {
-        return Ok(Some(saved.into()));
-    }
-    if let Some(named) = &arguments.approved {
+    if let Some(named) = word.approved {
         return approved(named, input, made).map(Some);
     }
     // A yes is a yes to what is about to be done; more removal than the fleet's limit is approved by name.
     let this = || Approval { plan: made.id.as_str().into(), effects: made.effects_but_for_approval() };
-    let asks = made.steps.iter().any(|step| step.consent == planning::Consent::Asked);
+    let asks = made.steps.iter().any(|step| step.consent == planning::Consent::Asked) && !made.effects.is_empty();
     if !asks {
         return Ok(None);
     }
-    if arguments.yes {
+    if word.yes {
         return Ok(Some(this()));
     }
-    let shown = Shown { input, plan: made, directory: &session.directory, is_now: true };
     if common.may_ask() {
-        let text = plan::human(&shown, &Look { colour: true, verbose: false });
-        talk(text.trim_end());
+        talk(page().trim_end());
         return if ask("\nDo this? [y/N] ") { Ok(Some(this())) } else { Err(declined()) };
     }
-    let command = plan::command("apply", &session.directory);
+    let command = &word.command;
     Err(fail(&format!(
         "this plan needs an approval, and nobody can be asked here\n\
          to approve exactly this plan:  {command} --approved {}\n\
@@ -209,7 +222,7 @@ fn approved(named: &str, input: &PlanInput, made: &Plan) -> Result<Approval, u8>
 }
 
 /// Writes the approval down, so that every step can spend its part of it.
-fn open(session: &Session, approval: &Approval) -> Result<(), u8> {
+pub fn open(session: &Session, approval: &Approval) -> Result<(), u8> {
     let by = who();
     match block_on(apply::open_approval(session.world(), &approval.plan, &approval.effects, &by)) {
         Ok(Opening::Opened) => Ok(()),
@@ -246,16 +259,7 @@ fn rounds(
                 None => return Ok(End::Settled(Box::new(made))),
             }
         }
-        let patience =
-            Patience { per_wait: PER_WAIT, total: None, poll: POLL, concurrency: CONCURRENCY, stop: stop.as_ref() };
-        let mut bars = Bars::new(&made, session.fleet.time_zone.zone());
-        let digest = approval.map(|approval| &approval.plan);
-        let walked = block_on(apply::apply(&audited, &input, digest, session.world(), &patience, &mut |event| {
-            bars.tell(&event)
-        }));
-        bars.finish();
-        session.save()?;
-        let report = walked.map_err(|error| fail(&error.to_string()))?;
+        let report = walk(session, &input, &made, &audited, approval, stop)?;
         if report.stopped || stop.is_asked() {
             return Ok(End::Stopped);
         }
@@ -270,6 +274,26 @@ fn rounds(
             return Ok(End::Stuck(report));
         }
     }
+}
+
+/// Carries one plan out, and tells what happens.
+pub fn walk(
+    session: &Session,
+    input: &PlanInput,
+    made: &Plan,
+    audited: &Audited,
+    approval: Option<&Approval>,
+    stop: &Arc<StopSignal>,
+) -> Result<Report, u8> {
+    let patience =
+        Patience { per_wait: PER_WAIT, total: None, poll: POLL, concurrency: CONCURRENCY, stop: stop.as_ref() };
+    let mut bars = Bars::new(made, session.fleet.time_zone.zone());
+    let digest = approval.map(|approval| &approval.plan);
+    let mut tell = |event| bars.tell(&event);
+    let walked = block_on(apply::apply(audited, input, digest, session.world(), &patience, &mut tell));
+    bars.finish();
+    session.save()?;
+    walked.map_err(|error| fail(&error.to_string()))
 }
 
 /// When something that is held can go on, if that is worth waiting for.

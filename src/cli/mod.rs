@@ -2,6 +2,7 @@
 
 mod apply;
 mod bars;
+mod drain;
 mod freeze;
 mod hardware;
 mod init;
@@ -42,7 +43,6 @@ Examples:
   tidewright plan my-fleet                     what would be done, and who would be disturbed
   tidewright apply my-fleet                    ask, and do it
   tidewright status my-fleet                   is it as git says, and if not, what is it waiting for
-  tidewright tide my-fleet --for 3d            what the tide does in the next three days
 
 Exit codes: 0 done, 1 error, 2 changes pending, 3 changes pending but blocked.";
 
@@ -60,7 +60,7 @@ struct Arguments {
 /// What every verb understands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// How the result is written: human, json; plan: markdown; validate: github, sarif
+    /// As human, json; plan: markdown; validate: github, sarif
     #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true)]
     #[arg(value_enum, default_value_t = Output::Human)]
     output: Output,
@@ -109,6 +109,10 @@ enum Verb {
     Quarantine(quarantine::Arguments),
     /// Bring a node back into service
     Return(quarantine::ReturnArguments),
+    /// Empty a node, and keep it closed
+    Drain(drain::Arguments),
+    /// Open a node that was drained
+    Undrain(drain::UndrainArguments),
     /// Say that what is no longer listed is really gone
     Lost(lost::Arguments),
     /// Look at the simulated world, and move it
@@ -157,6 +161,8 @@ pub fn run() -> ExitCode {
         Verb::Lost(arguments) => lost::run(&arguments, &common),
         Verb::Quarantine(arguments) => quarantine::run(&arguments, &common),
         Verb::Return(arguments) => quarantine::bring_back(&arguments, &common),
+        Verb::Drain(arguments) => drain::run(&arguments, &common),
+        Verb::Undrain(arguments) => drain::undrain(&arguments, &common),
         Verb::Sim(arguments) => sim::run(&arguments, &common),
         Verb::Replay(arguments) => replay::run(&arguments, &common),
         Verb::Completions(arguments) => shell::completions(&arguments, &common),

@@ -68,7 +68,7 @@ fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
             Some(at)
         }
     };
-    let input = session.input(&Options { at, only: arguments.target.clone(), revision: None })?;
+    let input = session.input(&Options { at, only: arguments.target.clone(), ..Options::default() })?;
     if let Some(path) = &arguments.save_input {
         write(path, &super::replay::save(&input, &session.directory, at.is_none()))?;
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::effects::Effects;
-use super::ledger::{Freeze, Intent, Opened, Quarantine, Recall, Scope, Treated};
+use super::ledger::{DrainOrder, Freeze, Intent, Opened, Quarantine, Recall, Scope, Treated};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, TideName};
 
 /// One change of what we remember.
@@ -130,6 +130,13 @@ pub enum LedgerChange {
         quarantine: Quarantine,
     },
     Return {
+        node: NodeName,
+    },
+    Drain {
+        node: NodeName,
+        order: DrainOrder,
+    },
+    Undrain {
         node: NodeName,
     },
     Recall {

@@ -157,6 +157,26 @@ impl Amount {
             && self.highest <= approved.highest
     }
 
+    /// What goes beyond an approval although the count does not: its name, how much it is, and how much is left.
+    pub fn beyond(&self, approved: &Amount) -> Option<(&'static str, String, String)> {
+        let teams = |amount: &Amount| amount.teams.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if self.count > approved.count {
+            None
+        } else if self.usd_hour > approved.usd_hour {
+            Some(("dollars an hour", self.usd_hour.to_string(), approved.usd_hour.to_string()))
+        } else if self.usd_upfront > approved.usd_upfront {
+            Some(("dollars upfront", self.usd_upfront.to_string(), approved.usd_upfront.to_string()))
+        } else if self.gpus > approved.gpus {
+            Some(("GPUs disturbed", self.gpus.to_string(), approved.gpus.to_string()))
+        } else if !self.teams.is_subset(&approved.teams) {
+            Some(("disturbed", teams(self), teams(approved)))
+        } else if self.highest > approved.highest {
+            Some(("a higher tier disturbed", format!("{:?}", self.highest), format!("{:?}", approved.highest)))
+        } else {
+            Some(("GPU-seconds of work lost", self.gpu_secs.to_string(), approved.gpu_secs.to_string()))
+        }
+    }
+
     /// Counts and money go down; who may be disturbed stays.
     fn subtract(&mut self, done: &Amount) {
         let less = |a: Usd, b: Usd| Usd((a.0 - b.0).max(Decimal::ZERO));

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::desired::LaidOut;
-use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark};
+use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark, is_starting};
 use crate::ids::{Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
 use crate::observed::{InstanceState, ObjectKey, Observed, PodSeen};
 
@@ -30,6 +30,8 @@ pub enum Fact {
     Joined { instance: InstanceId },
     /// No node of the instance is in the cluster: a fresh look, because a list that lost it looks the same.
     Unjoined(InstanceId),
+    /// Nobody was let on the node yet: it carries the taint that it was started with.
+    Unopened(NodeName),
     /// The node carries our cordon, and has for as long as the scheduler may lag.
     Settled(NodeName),
     /// The node carries our cordon.
@@ -87,7 +89,8 @@ impl Fact {
                 vec![Subject::Reservation(reservation.clone())]
             }
             Self::Joined { instance } | Self::Unjoined(instance) => vec![Subject::NodeOf(instance.clone())],
-            Self::Settled(node)
+            Self::Unopened(node)
+            | Self::Settled(node)
             | Self::Cordoned(node)
             | Self::HoldsOnly { node, .. }
             | Self::Empty(node)
@@ -123,6 +126,11 @@ impl Fact {
                     None => unread_or(&seen.cluster.nodes, Verdict::Holds),
                 }
             }
+            Self::Unopened(node) => match seen.cluster.nodes.seen().get(node) {
+                Some(found) if is_starting(found) => Verdict::Holds,
+                Some(_) => Verdict::Never(format!("{node} was let in meanwhile")),
+                None => unread(&seen.cluster.nodes, format!("{node} is not there")),
+            },
             Self::Settled(node) => settled(seen, node, now),
             Self::Cordoned(node) => cordoned(seen, node).map_or_else(|verdict| verdict, |_| Verdict::Holds),
             Self::HoldsOnly { node, pods } => match settled(seen, node, now) {
@@ -240,11 +248,23 @@ fn empty(seen: &Observed, node: &NodeName) -> Verdict {
     if seen.cluster.pods.gap().is_some() {
         return unread(&seen.cluster.pods, String::new());
     }
-    let mut left = on(seen, node);
-    match left.next() {
+    match named(on(seen, node)) {
         None => Verdict::Holds,
-        Some(pod) => not_yet(format!("{} and {} more are still on {node}", pod.name, left.count())),
+        Some(left) => not_yet(format!("still on {node}: {left}")),
     }
+}
+
+/// Names that are told before the rest is counted: who waits for pods wants to see which.
+const NAMES: usize = 8;
+
+/// The pods by their names; none where there is none.
+fn named<'a>(pods: impl Iterator<Item = &'a PodSeen>) -> Option<String> {
+    let mut names: Vec<String> = pods.map(|pod| pod.name.to_string()).collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(NAMES);
+    names.truncate(NAMES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!names.is_empty()).then(|| names.join(", ") + &more)
 }
 
 fn laid_out_as(seen: &Observed, name: &NodeName, wanted: &LaidOut) -> Verdict {
@@ -304,8 +324,10 @@ fn released(seen: &Observed, uid: &WorkloadUid) -> Verdict {
         Some(_) | None => {
             // A pod that has ended stays as long as its job, and holds nothing.
             let its = |pod: &&PodSeen| pod.workload.as_ref() == Some(uid) && pod.counts();
-            let left = seen.cluster.pods.seen().iter().filter(its).count();
-            if left == 0 { Verdict::Holds } else { not_yet(format!("{left} pods are still there")) }
+            match named(seen.cluster.pods.seen().iter().filter(its)) {
+                None => Verdict::Holds,
+                Some(left) => not_yet(format!("still there: {left}")),
+            }
         }
     }
 }

@@ -39,6 +39,9 @@ pub struct Head {
     pub purchases: Vec<Purchase>,
     pub frozen: Vec<Freeze>,
     pub quarantined: BTreeMap<NodeName, Quarantine>,
+    /// Nodes that a person wants empty, until they say otherwise.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drains: BTreeMap<NodeName, DrainOrder>,
     /// Tides that were turned before their time, and when.
     pub recalled: BTreeMap<TideName, Recall>,
     /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
@@ -150,6 +153,20 @@ pub struct Quarantine {
 impl Quarantine {
     /// Who took a node out where no person did.
     pub const BY_POLICY: &str = "its health policy";
+}
+
+/// A person's word that a node is to be emptied and kept empty. It stays where it is: nothing is removed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DrainOrder {
+    pub by: String,
+    pub at: Timestamp,
+    pub reason: String,
+    /// Pods go too that nobody makes again.
+    #[serde(default)]
+    pub unmanaged: bool,
+    /// Pods go too whose local data goes with them.
+    #[serde(default)]
+    pub local_data: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -320,6 +337,12 @@ impl Ledger {
             LedgerChange::Return { node } => {
                 self.head.quarantined.remove(node);
             }
+            LedgerChange::Drain { node, order } => {
+                self.head.drains.insert(node.clone(), order.clone());
+            }
+            LedgerChange::Undrain { node } => {
+                self.head.drains.remove(node);
+            }
             LedgerChange::Recall { tide, recall } => {
                 self.head.recalled.insert(tide.clone(), recall.clone());
             }
@@ -373,12 +396,14 @@ impl Ledger {
             }
             LedgerChange::Leaving { slot } => self.slot_mut(slot).leaving = true,
             LedgerChange::Removing { slot, at } => {
-                self.slot_mut(slot).leaving = true;
+                let found = self.slot_mut(slot);
+                found.leaving = true;
+                let since = found.launched.unwrap_or(Timestamp::MIN);
                 let pool = self.pools.entry(slot.pool.clone()).or_default();
                 pool.removed.retain(|(_, earlier)| at.duration_since(*earlier) < AN_HOUR);
-                if !pool.removed.contains(&(slot.index, *at)) {
-                    pool.removed.push((slot.index, *at));
-                }
+                // The same node again: it counts once, and from the last time that somebody tried.
+                pool.removed.retain(|(index, earlier)| *index != slot.index || *earlier < since);
+                pool.removed.push((slot.index, *at));
             }
             LedgerChange::Claimed { slot, node } => {
                 let slot = self.slot_mut(slot);

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::launch::{Taint, TaintEffect};
+use crate::observed::NodeSeen;
 
 /// Which pool a node belongs to.
 pub const POOL: &str = "tidewright.dev/pool";
@@ -39,7 +40,7 @@ pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mark {
     pub since: Timestamp,
-    /// For what: `replace`, `cut`, `remove`, `quarantine`, `reboot`, `release`.
+    /// For what: `replace`, `cut`, `remove`, `quarantine`, `drain`, `reboot`, `release`.
     pub why: String,
     /// The node was cordoned by somebody else before: that part is not ours to lift.
     #[serde(default)]
@@ -64,4 +65,9 @@ impl Mark {
 /// What a launched node registers with, so that nothing comes to it before it is cut, labelled and admitted.
 pub fn starting_taint() -> Taint {
     Taint { key: STARTING_TAINT.into(), value: None, effect: TaintEffect::NoSchedule }
+}
+
+/// Whether nobody was let on the node yet.
+pub fn is_starting(node: &NodeSeen) -> bool {
+    node.taints.iter().any(|taint| taint.key == STARTING_TAINT)
 }

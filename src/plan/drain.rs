@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::harm::{Gang, gang_of, gpus};
 use super::types::{Consent, Disruption, Reason, Step, WaitingOn};
 use super::view::{SlotView, View};
-use crate::effect::marks::{ASKED, Mark};
+use crate::effect::marks::{ASKED, Mark, is_starting};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing, Verb};
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
@@ -27,6 +27,10 @@ pub struct Pressure {
     pub hard_at: Option<Timestamp>,
     /// From here on pods are deleted, whatever their budgets say: the machine goes anyway.
     pub deadline: Option<Timestamp>,
+    /// Pods go too that nobody makes again: a person said so.
+    pub takes_unmanaged: bool,
+    /// Pods stay whose local data would go with them: a person asked for that.
+    pub keeps_local_data: bool,
 }
 
 /// For what a node is emptied: what its steps have in common.
@@ -55,12 +59,12 @@ pub struct Allowance(BTreeMap<NamespacedName, i32>);
 
 /// What has to leave a node, and how.
 #[derive(Default)]
-struct Load<'a> {
+pub(super) struct Load<'a> {
     /// Suspended whole.
-    workloads: BTreeMap<&'a WorkloadUid, &'a WorkloadSeen>,
+    pub(super) workloads: BTreeMap<&'a WorkloadUid, &'a WorkloadSeen>,
     /// Evicted whole, by gang.
-    gangs: BTreeSet<Gang<'a>>,
-    singles: Vec<&'a PodSeen>,
+    pub(super) gangs: BTreeSet<Gang<'a>>,
+    pub(super) singles: Vec<&'a PodSeen>,
     /// All that is there, also what is leaving.
     uids: BTreeSet<Uid>,
 }
@@ -82,7 +86,10 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     if slot.mark.is_none() {
         let mark = Mark::new(view.now, purpose.why);
         let action = Action::Cluster(ClusterAction::Cordon { node: node.clone(), mark });
-        made.push(step_id("cordon", node, generation), action, vec![], (1, 2));
+        // What a node may lose where nobody was let on it is more than what it may lose in service.
+        let is_starting = slot.node.is_some_and(|(_, seen)| is_starting(seen));
+        let requires = is_starting.then(|| Fact::Unopened(node.clone())).into_iter().collect();
+        made.push(step_id("cordon", node, generation), action, requires, (1, 2));
     }
     let settled = slot.mark.as_ref().is_some_and(|mark| view.now.duration_since(mark.since) >= SETTLE);
     if !settled {
@@ -151,7 +158,7 @@ pub fn drained_at_most(view: &View<'_>, on: &Thing, pods: &[&PodSeen]) -> Effect
 }
 
 /// What is on a node, sorted by how it leaves.
-fn load<'a>(view: &View<'a>, node: &NodeName) -> Load<'a> {
+pub(super) fn load<'a>(view: &View<'a>, node: &NodeName) -> Load<'a> {
     let mut load = Load::default();
     for pod in view.harm.pods_on(node) {
         let pod: &'a PodSeen = pod;
@@ -192,29 +199,52 @@ fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure) -> Option<Waiti
             return Some(WaitingOn::Gang { name });
         }
     }
-    if let Some(pod) = pods().find(|pod| pod.budgets.len() > 1 && !is_on(Mistake::TwoBudgets)) {
-        let budgets: Vec<String> = pod.budgets.iter().map(ToString::to_string).collect();
-        return Some(WaitingOn::Person(format!(
-            "pod {} is selected by more than one PodDisruptionBudget ({}), and the API server refuses every eviction of \
-             it: keep one of them",
-            pod.name,
-            budgets.join(", ")
-        )));
+    let first = |check: fn(&PodSeen, Pressure) -> Option<WaitingOn>| pods().find_map(|pod| check(pod, pressure));
+    if let Some(waiting_on) = first(two_budgets).or_else(|| first(unmanaged)).or_else(|| first(local_data)) {
+        return Some(waiting_on);
     }
-    if let Some(pod) = pods().find(|pod| pod.keeper == Keeper::Nobody) {
-        return Some(WaitingOn::Person(format!(
-            "pod {} has no controller: nobody makes it again. Delete it, or move it, yourself",
-            pod.name
-        )));
-    }
-    let too_young = load.workloads.values().filter_map(|workload| {
-        let (_, tier) = view.harm.tier_of(workload)?;
-        let since = workload.reserved?;
-        let until = since.checked_add(tier.minimum_runtime.signed()).ok()?;
-        let until = pressure.hard_at.map_or(until, |hard_at| until.min(hard_at));
-        (until > view.now).then_some(until)
-    });
+    let too_young = load.workloads.values().filter_map(|workload| promised(view, workload, pressure));
     too_young.max().map(WaitingOn::Until)
+}
+
+/// A pod that the API server never lets go.
+pub(super) fn two_budgets(pod: &PodSeen, _: Pressure) -> Option<WaitingOn> {
+    if pod.budgets.len() < 2 || is_on(Mistake::TwoBudgets) {
+        return None;
+    }
+    let budgets: Vec<String> = pod.budgets.iter().map(ToString::to_string).collect();
+    Some(WaitingOn::Person(format!(
+        "pod {} is selected by more than one PodDisruptionBudget ({}), and the API server refuses every eviction of it: \
+         keep one of them",
+        pod.name,
+        budgets.join(", ")
+    )))
+}
+
+/// A pod that is gone for good when it goes, unless a person said that it may.
+pub(super) fn unmanaged(pod: &PodSeen, pressure: Pressure) -> Option<WaitingOn> {
+    let stays = pod.keeper == Keeper::Nobody && !pressure.takes_unmanaged;
+    stays.then(|| {
+        let why = "has no controller: nobody makes it again. Delete it, or move it, yourself";
+        WaitingOn::Person(format!("pod {} {why}", pod.name))
+    })
+}
+
+/// A pod whose local data goes with it, where a person wants to be asked about that.
+pub(super) fn local_data(pod: &PodSeen, pressure: Pressure) -> Option<WaitingOn> {
+    let stays = pod.empty_dir && pressure.keeps_local_data;
+    stays.then(|| {
+        let why = "keeps data in an emptyDir, which goes with it. Save it, or say that it may go";
+        WaitingOn::Person(format!("pod {} {why}", pod.name))
+    })
+}
+
+/// Until when a workload was promised to run, if that is not over.
+pub(super) fn promised(view: &View<'_>, workload: &WorkloadSeen, pressure: Pressure) -> Option<Timestamp> {
+    let (_, tier) = view.harm.tier_of(workload)?;
+    let until = workload.reserved?.checked_add(tier.minimum_runtime.signed()).ok()?;
+    let until = pressure.hard_at.map_or(until, |hard_at| until.min(hard_at));
+    (until > view.now).then_some(until)
 }
 
 /// Which pods may be evicted in this plan, and the budget that keeps the others.
@@ -239,7 +269,7 @@ fn evict<'a>(
 
 impl Allowance {
     /// Takes room for all of these pods, or for none and says which budget has not enough.
-    fn take(&mut self, view: &View<'_>, pods: &[&PodSeen]) -> Option<NamespacedName> {
+    pub(super) fn take(&mut self, view: &View<'_>, pods: &[&PodSeen]) -> Option<NamespacedName> {
         let budgets = view.input.observed.cluster.budgets.seen();
         let mut wanted: BTreeMap<&NamespacedName, i32> = BTreeMap::new();
         // A budget does not count pods that do not run.

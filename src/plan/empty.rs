@@ -4,11 +4,12 @@ use super::draft::Draft;
 use super::drain::{Purpose, Steps, step_id};
 use super::dress::claim;
 use super::launch::{self, Supply};
+use super::serving::removing;
 use super::slots::{Shared, hold, push, record, standing};
 use super::steps::held;
 use super::types::*;
 use super::view::{Body, LOST_AFTER, PoolView, SlotView, View};
-use super::wish::never_came;
+use super::wish::{never_came, not_wanted};
 use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LedgerChange, Verb};
 use crate::fleet::policy::Remedy;
 use crate::ids::ReservationId;
@@ -22,6 +23,8 @@ pub fn empty_slot(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, sha
     let wanted = slot.part.is_some();
     match slot.body {
         Body::Serving => {}
+        // Whoever says that it is in this slot is held as a stray, and no second one is launched beside it.
+        Body::Nothing | Body::InFlight(_) if view.has_stray(&slot.id) => {}
         Body::Nothing if wanted => {
             fill(view, pool, slot, None, Steps::new(standing(&on, &Reason::SlotEmpty)), shared, draft)
         }
@@ -239,11 +242,19 @@ fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &
     let on = thing(pool.name);
     let generation = slot.generation();
     let wanted = slot.part.is_some();
-    let unjoined = slot.node.is_none() && view.input.observed.cluster.nodes.gap().is_none();
-    if let Some((instance, seen)) = slot.instance.filter(|_| unjoined && (!wanted || never_came(view, slot))) {
+    let gap = view.input.observed.cluster.nodes.gap();
+    let given_up = slot.node.is_none() && (!wanted || never_came(view, slot));
+    if let Some((instance, seen)) = slot.instance.filter(|_| given_up) {
         let symptom = || Reason::Sick { remedy: Remedy::Replace, symptom: "it did not join the cluster".into() };
-        let reason = if wanted { symptom() } else { Reason::NotWanted };
+        let (reason, voluntary) = if wanted { (symptom(), false) } else { not_wanted(view, pool, slot) };
+        if let Some(gap) = gap {
+            let sentence = format!("know whether {instance} of {} has joined", slot.id);
+            return hold(draft, &on, sentence, reason, WaitingOn::Unread(gap.clone()));
+        }
         let mut made = Steps::new(standing(&on, &reason));
+        if voluntary {
+            removing(view, pool, slot, &mut made);
+        }
         // It registers with a taint that keeps everything off, so nothing can be on it.
         let action = CloudAction::Terminate { slot: slot.id.clone(), instance: instance.clone() };
         let requires = vec![Fact::Live(instance.clone()), Fact::Unjoined(instance.clone())];

@@ -11,7 +11,8 @@ use super::draft::{Course, Draft};
 use super::shrink::Shrink;
 use super::types::*;
 use super::view::View;
-use crate::effect::marks::{CORDON, HANDS_OFF};
+use super::wish::not_wanted;
+use crate::effect::marks::{CORDON, HANDS_OFF, Mark};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, Freeze, Quarantine, Scope, Thing, Verb};
 use crate::fleet::standing::HealthSpec;
 use crate::ids::{Digest, NodeName, PoolName, StepId};
@@ -33,6 +34,7 @@ pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     let mut breakers: BTreeMap<PoolName, u32> = BTreeMap::new();
     // What was begun comes first, so that a budget is spent on finishing.
     let (begun, fresh): (Vec<_>, Vec<_>) = courses.into_iter().partition(|course| is_begun(view, course));
+    let mut come = Come::default();
     for (mut course, begun) in begun.into_iter().map(|c| (c, true)).chain(fresh.into_iter().map(|c| (c, false))) {
         let waiting_on = frozen(view, &course)
             .or_else(|| hands_off(view, &course))
@@ -43,8 +45,13 @@ pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
         if course.has_deadline && is_frozen(view) {
             without_successor(&mut course);
         }
+        let effects = come.passes(&course);
         match waiting_on {
-            Some(waiting_on) => draft.held.push(course.held(waiting_on)),
+            Some(waiting_on) => {
+                let mut held = course.held(waiting_on);
+                held.effects.add(&effects);
+                draft.held.push(held);
+            }
             None => draft.courses.push(course),
         }
     }
@@ -64,28 +71,36 @@ pub fn name_approval(held: &mut [Held], digest: &Digest) {
 
 /// Leaves out what was not asked for, and says what that was.
 fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
-    if view.input.only.is_empty() {
+    let (things, node) = (&view.input.only, view.input.only_node.as_ref());
+    if things.is_empty() && node.is_none() {
         return Vec::new();
     }
-    let wanted = |on: &Thing| view.input.only.contains(on);
-    let mut left: Vec<Thing> = draft
-        .courses
-        .iter()
-        .map(|course| &course.on)
-        .chain(draft.held.iter().map(|held| &held.what))
-        .filter(|on| !wanted(on))
-        .cloned()
-        .collect();
+    let lets_in = |step: &Step| matches!(step.action, Action::Cluster(ClusterAction::Resume { .. }));
+    let course_wanted = |course: &Course| match node {
+        // What was sent away from the node, by whomever, is let in again: its course names no node any more.
+        Some(node) => course.nodes.contains(node) || (course.nodes.is_empty() && course.steps.iter().any(lets_in)),
+        None => things.contains(&course.on),
+    };
+    let held_wanted = |held: &Held| match node {
+        Some(node) => held.wanted.contains(node.as_str()),
+        None => things.contains(&held.what),
+    };
+    let courses = draft.courses.iter().filter(|course| !course_wanted(course)).map(|course| &course.on);
+    let held = draft.held.iter().filter(|held| !held_wanted(held)).map(|held| &held.what);
+    let mut left: Vec<Thing> = courses.chain(held).cloned().collect();
     left.sort();
     left.dedup();
-    draft.courses.retain(|course| wanted(&course.on));
-    draft.held.retain(|held| wanted(&held.what));
+    draft.courses.retain(course_wanted);
+    draft.held.retain(held_wanted);
     left
 }
 
+/// Whether its node carries our mark. A removal that a document asks for is begun only where the mark is for that: one
+/// that came out of quarantine is not on its way out.
 pub fn is_begun(view: &View<'_>, course: &Course) -> bool {
     let nodes = view.input.observed.cluster.nodes.seen();
-    course.nodes.iter().any(|name| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some()))
+    let fits = |mark: &str| course.reason != Reason::NotWanted || Mark::parse(mark).why == "remove";
+    course.nodes.iter().any(|name| nodes.get(name).and_then(|node| node.annotation(CORDON)).is_some_and(fits))
 }
 
 fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
@@ -220,13 +235,14 @@ impl Removals {
         let waiting = held.iter().filter(|held| held.reason == Reason::NotWanted).count();
         let unwanted = |course: &&Course| course.reason == Reason::NotWanted && is_removal(course);
         let count = courses.iter().filter(unwanted).filter(|course| !is_begun(view, course)).count() + waiting;
+        let count = if count > 0 { count + ending_anyway(view) } else { 0 };
         let known: usize = view
             .input
             .ledger
             .pools
             .values()
             .flat_map(|pool| pool.slots.values())
-            .filter(|slot| slot.is_something())
+            .filter(|slot| slot.instance.is_some() || slot.node.is_some())
             .count();
         let percent = usize::from(view.standing.limits.desired_shrink_percent);
         let too_many = count * 100 > known * percent && count > 0;
@@ -263,6 +279,35 @@ impl Removals {
         self.left -= wanted;
         self.ties.promise(course, wanted - 1);
         None
+    }
+}
+
+/// Nodes that nobody wants and that go for another reason: whoever wrote the smaller number asked for them too.
+fn ending_anyway(view: &View<'_>) -> usize {
+    let slots = view.slots().filter(|(_, slot)| slot.part.is_none() && slot.node.is_some());
+    let beyond = slots.filter(|(pool, slot)| pool.spec.size.is_none_or(|size| slot.id.index >= size));
+    beyond.filter(|(pool, slot)| !not_wanted(view, pool, slot).1).count()
+}
+
+/// Pods that stand for themselves and leave a node are made again at once, on one that may still have to go: a removal
+/// that waits counts them too, or its approval would run out half way.
+#[derive(Default)]
+struct Come(BTreeMap<Thing, Effects>);
+
+impl Come {
+    /// What may have come to the nodes of this removal when its time comes.
+    fn passes(&mut self, course: &Course) -> Effects {
+        if !is_removal(course) {
+            return Effects::default();
+        }
+        let come = self.0.entry(course.on.clone()).or_default();
+        let before = come.clone();
+        let evicts = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Evict { .. }));
+        for step in course.steps.iter().filter(evicts) {
+            let drains = step.effects.0.iter().filter(|(key, _)| key.verb == Verb::Drain);
+            come.add(&Effects(drains.map(|(key, amount)| (key.clone(), amount.clone())).collect()));
+        }
+        before
     }
 }
 

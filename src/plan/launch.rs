@@ -297,13 +297,14 @@ impl Room {
 
 /// Nodes with these labels that serve nobody's pool: those that nobody uses first, then by name.
 fn claimable(view: &View<'_>, labels: &BTreeMap<String, String>) -> VecDeque<NodeName> {
-    let quarantined = &view.input.ledger.head.quarantined;
+    let (quarantined, drains) = (&view.input.ledger.head.quarantined, &view.input.ledger.head.drains);
     let nodes = view.input.observed.cluster.nodes.seen().iter().filter(|(name, node)| {
         node.ready
             && !node.unschedulable
             && !node.labels.contains_key(POOL)
             && labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && !quarantined.contains_key(*name)
+            && !drains.contains_key(*name)
     });
     let mut free: Vec<(bool, &NodeName)> = nodes.map(|(name, _)| (!view.harm.pods_on(name).is_empty(), name)).collect();
     free.sort_unstable();

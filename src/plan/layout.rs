@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::drain::{Steps, step_id};
 use super::types::pool_of;
 use super::view::{PoolView, SlotView, View};
-use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, STARTING_TAINT};
+use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, is_starting};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Treated, Verb, allocatable_is,
 };
@@ -81,7 +81,7 @@ pub fn is_never_cut(node: &NodeSeen) -> bool {
 
 /// Whether a node that is starting and shows no GPUs yet will show what is wanted by itself: whole ones.
 fn is_coming(view: &View<'_>, node: &NodeSeen, wanted: &LaidOut) -> bool {
-    let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let starting = is_starting(node);
     let of_wanted = |name: &ResourceName| wanted.allocatable.contains_key(name) || wanted.absent.contains(name);
     let shows_any = node.allocatable.iter().any(|(name, amount)| *amount > 0 && of_wanted(name));
     let is_whole = |name: &ResourceName| WHOLE.contains(&name.as_str());

@@ -24,7 +24,10 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     };
     let nodes = view.input.observed.cluster.nodes.seen();
     let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
-    let marked = |workload: &WorkloadSeen| workload.marks.contains_key(SUSPENDED) || workload.marks.contains_key(ASKED);
+    // What has done its work keeps our marks: nobody reads them any more.
+    let marked = |workload: &WorkloadSeen| {
+        !workload.finished && [SUSPENDED, ASKED].iter().any(|mark| workload.marks.contains_key(*mark))
+    };
     for (uid, workload) in view.input.observed.cluster.workloads.seen().iter().filter(|(_, one)| marked(one)) {
         let on = view.harm.quota_of(workload).map_or(Thing::Fleet, |quota| Thing::Quota(quota.clone()));
         let mut made = Steps::new(purpose(&on));
@@ -69,29 +72,46 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     }
 }
 
-/// A quarantine is about a machine: when that is gone for good, nobody is left to be kept out, or to be returned.
-pub fn quarantines(view: &View<'_>, draft: &mut Draft) {
-    let observed = &view.input.observed;
-    let (Some(nodes), Some(_)) = (observed.cluster.nodes.whole(), observed.cloud.instances.whole()) else { return };
-    for (node, quarantine) in &view.input.ledger.head.quarantined {
-        // A machine that lives, or of which nobody knows, may register again under its name.
-        let may_return = |slot: &SlotView<'_>| {
-            let claimed = slot.record.and_then(|record| record.node.as_ref()) == Some(node);
-            let launched = slot.record.and_then(|record| record.launched);
-            let older = launched.is_some_and(|at| at <= quarantine.at);
-            let alive = !matches!(slot.body, Body::Dead | Body::Nothing);
-            claimed || (slot.node.is_none() && older && alive)
-        };
-        if nodes.contains_key(node) || view.shrunk.is_some() || view.slots().any(|(_, slot)| may_return(slot)) {
-            continue;
+/// A quarantine and a drain are about a machine: when that is gone for good, nobody is left to be kept out, or to be
+/// returned.
+pub fn orders(view: &View<'_>, draft: &mut Draft) {
+    let head = &view.input.ledger.head;
+    for (node, quarantine) in &head.quarantined {
+        if is_gone(view, node, quarantine.at) {
+            let change = LedgerChange::Return { node: node.clone() };
+            forget(draft, "unquarantine", node, change, format!("forget the quarantine of {node}, which is gone"));
         }
-        let (on, reason) = (Thing::Fleet, Reason::Bookkeeping);
-        let change = LedgerChange::Return { node: node.clone() };
-        let id = step_id("unquarantine", node, 0);
-        let one = super::steps::step(id.to_string(), &on, Action::Record(change), &reason);
-        let wanted = format!("forget the quarantine of {node}, which is gone");
-        draft.courses.push(super::steps::course(&on, wanted, &reason, vec![one]));
     }
+    for (node, order) in &head.drains {
+        if is_gone(view, node, order.at) {
+            let change = LedgerChange::Undrain { node: node.clone() };
+            forget(draft, "undrain", node, change, format!("forget the drain of {node}, which is gone"));
+        }
+    }
+}
+
+/// Whether a node of which somebody said something at that time will not be seen again.
+fn is_gone(view: &View<'_>, node: &NodeName, at: jiff::Timestamp) -> bool {
+    let observed = &view.input.observed;
+    let (Some(nodes), Some(_)) = (observed.cluster.nodes.whole(), observed.cloud.instances.whole()) else {
+        return false;
+    };
+    // A machine that lives, or of which nobody knows, may register again under its name.
+    let may_return = |slot: &SlotView<'_>| {
+        let claimed = slot.record.and_then(|record| record.node.as_ref()) == Some(node);
+        let launched = slot.record.and_then(|record| record.launched);
+        let older = launched.is_some_and(|launched| launched <= at);
+        let alive = !matches!(slot.body, Body::Dead | Body::Nothing);
+        claimed || (slot.node.is_none() && older && alive)
+    };
+    !nodes.contains_key(node) && view.shrunk.is_none() && !view.slots().any(|(_, slot)| may_return(slot))
+}
+
+fn forget(draft: &mut Draft, verb: &str, node: &NodeName, change: LedgerChange, wanted: String) {
+    let (on, reason) = (Thing::Fleet, Reason::Bookkeeping);
+    let id = step_id(verb, node, 0);
+    let one = super::steps::step(id.to_string(), &on, Action::Record(change), &reason);
+    draft.courses.push(super::steps::course(&on, wanted, &reason, vec![one]));
 }
 
 /// Whether some course or something held is about this workload.

@@ -26,6 +26,7 @@ pub mod serving;
 pub mod shrink;
 pub mod slots;
 pub mod steps;
+pub mod survey;
 #[cfg(test)]
 pub mod testing;
 pub mod tide;
@@ -52,7 +53,7 @@ pub fn plan(input: &PlanInput) -> Plan {
     objects::plan(input, &view.harm, &mut draft);
     tide::plan(&view, &mut draft);
     marks::plan(&view, &mut draft);
-    marks::quarantines(&view, &mut draft);
+    marks::orders(&view, &mut draft);
     upcoming::plan(input, &view.harm, &mut draft);
     let left_out = gates::pass(&view, &mut draft);
     let mut held = draft.held;

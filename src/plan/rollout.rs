@@ -12,7 +12,7 @@ use super::harm::{Gang, gang_of};
 use super::layout::is_order;
 use super::types::WaitingOn;
 use super::view::{Body, PoolView, SlotView, View};
-use crate::effect::marks::STARTING_TAINT;
+use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, opening_at};
 use crate::ids::SlotId;
 
@@ -122,8 +122,7 @@ fn is_begun(slot: &SlotView<'_>) -> bool {
 
 /// Whether a slot has no node in service: none at all, or one that is not let in yet.
 fn is_away(slot: &SlotView<'_>) -> bool {
-    let starting = |taint: &crate::fleet::launch::Taint| taint.key == STARTING_TAINT;
-    slot.body != Body::Serving || slot.node.is_some_and(|(_, node)| node.taints.iter().any(starting))
+    slot.body != Body::Serving || slot.node.is_some_and(|(_, node)| is_starting(node))
 }
 
 /// Whether a slot's node is on its way out or in. A slot that lacks one for long, because there is none to be had, moves

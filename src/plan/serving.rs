@@ -132,7 +132,7 @@ fn tail(
     let on = thing(pool.name);
     let generation = slot.generation();
     match wish {
-        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } | Wish::Watch { .. } => {}
+        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } | Wish::Drain { .. } | Wish::Watch { .. } => {}
         Wish::Cut { state, .. } => {
             if let Some((_, laid_out)) = layout::wanted(view, pool, slot) {
                 layout::steps(view, made, slot, node, laid_out, *state);
@@ -188,7 +188,7 @@ fn tail(
 }
 
 /// Counts a removal by choice, once.
-fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mut Steps) {
+pub fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mut Steps) {
     let counted = view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
     let hour = jiff::SignedDuration::from_hours(1);
     let mut counted = counted.filter(|(_, at)| view.now.duration_since(*at) < hour);

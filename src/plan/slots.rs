@@ -51,7 +51,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         }
         let mut later = later(view, pool, &wishes, &rollout);
         let mut ready = layout::Ready::new(view, pool);
-        for slot in &pool.slots {
+        for slot in pool.slots.iter().filter(|slot| is_asked_for(view, slot)) {
             match wishes.get(&slot.id) {
                 None => empty_slot(view, pool, slot, &mut shared, draft),
                 Some(wish) => match later.remove(&slot.id) {
@@ -64,6 +64,11 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     strays(view, draft);
 }
 
+/// Whether the plan is about this slot: where it is about one node, the others take nothing of any budget.
+fn is_asked_for(view: &View<'_>, slot: &SlotView<'_>) -> bool {
+    view.input.only_node.as_ref().is_none_or(|node| slot.node.is_some_and(|(name, _)| name == node))
+}
+
 /// Instances of ours that no slot explains: reported, and left to a person.
 fn strays(view: &View<'_>, draft: &mut Draft) {
     for (id, seen) in &view.strays {
@@ -74,6 +79,9 @@ fn strays(view: &View<'_>, draft: &mut Draft) {
             Some(other) if other == *id => continue,
             Some(other) => {
                 format!("{id} says that it is {slot}, and so is {other}: terminate the one that nobody needs")
+            }
+            None if known.is_some_and(|known| known.part.is_some()) => {
+                format!("{id} says that it is {slot}, which is known to be empty: terminate it if it does not go away")
             }
             None => format!("{id} says that it is {slot}, which is not wanted: terminate it, or make the pool larger"),
         };

@@ -27,6 +27,7 @@ pub fn world(now: &str, documents: &str) -> PlanInput {
         closed: BTreeMap::new(),
         revision: None,
         only: Vec::new(),
+        only_node: None,
     }
 }
 

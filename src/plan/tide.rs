@@ -123,7 +123,7 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
         if over.values().all(|left| *left <= 0) {
             break;
         }
-        let pressure = Pressure { moves_work: true, hard_at: Some(hard_at), deadline: None };
+        let pressure = Pressure { moves_work: true, hard_at: Some(hard_at), ..Pressure::default() };
         let wanted = format!("take back what {} borrowed of {} for {}", loan.to, loan.pool, workload.name);
         let mut made = Steps::new(purpose(&on, &reason, pressure));
         let young = view.harm.tier_of(workload).and_then(|(_, tier)| {

@@ -34,6 +34,9 @@ pub struct PlanInput {
     pub revision: Option<String>,
     /// Only what concerns these; empty: everything.
     pub only: Vec<Thing>,
+    /// Only what concerns this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_node: Option<NodeName>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -117,6 +120,10 @@ pub enum Reason {
         symptom: String,
     },
     Quarantined {
+        by: String,
+    },
+    /// A person wants the node empty.
+    Drained {
         by: String,
     },
     Notice {

@@ -111,6 +111,11 @@ impl<'a> View<'a> {
         Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, strays, shrunk }
     }
 
+    /// Whether an instance says that it is in this slot, and nobody knows of it.
+    pub fn has_stray(&self, slot: &SlotId) -> bool {
+        self.strays.iter().any(|(_, seen)| seen.tag.as_ref().is_some_and(|tag| tag.slot == *slot))
+    }
+
     pub fn slots(&self) -> impl Iterator<Item = (&PoolView<'a>, &SlotView<'a>)> {
         self.pools.values().flat_map(|pool| pool.slots.iter().map(move |slot| (pool, slot)))
     }

@@ -10,7 +10,7 @@ use super::layout::{self, CutState};
 use super::slots::treated;
 use super::types::{Consent, Reason};
 use super::view::{Body, PoolView, SlotView, View};
-use crate::effect::marks::{DRESSED, STARTING_TAINT};
+use crate::effect::marks::{DRESSED, is_starting};
 use crate::effect::{Amount, Effects, Thing, Treated, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::Purpose;
@@ -39,6 +39,12 @@ pub enum Wish {
         reason: Reason,
         treated: Option<Treated>,
     },
+    /// A person wants it empty; it stays where it is.
+    Drain {
+        reason: Reason,
+        unmanaged: bool,
+        local_data: bool,
+    },
     /// Treated, and as it is until it shows nothing any more, or the remedy did not help.
     Watch {
         reason: Reason,
@@ -66,6 +72,8 @@ pub struct PressureOf {
     pub deadline: Option<Timestamp>,
 }
 
+/// The word in the mark of a node that a person wants empty.
+const DRAIN: &str = "drain";
 /// A node that starts and does not come up for so long is replaced.
 const STARTS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 
@@ -73,8 +81,13 @@ const STARTS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
     let alive = match slot.body {
         Body::Serving => true,
-        // A node that is there, and not ready: what takes it away still applies, what changes it does not.
-        Body::Starting => slot.node.is_some() && (slot.part.is_none() || never_came(view, slot)),
+        // A node that is there, and not ready: what takes it away still applies, what changes it does not. A machine
+        // that is not listed yet cannot be taken away.
+        Body::Starting => {
+            let listed = slot.instance.is_some() || slot.is_existing();
+            let leaves = listed && (slot.part.is_none() || never_came(view, slot));
+            slot.node.is_some() && (leaves || (slot.part.is_some() && is_drained(view, slot)))
+        }
         _ => false,
     };
     if !alive {
@@ -82,7 +95,7 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     }
     let (name, node) = slot.node?;
     if slot.part.is_none() {
-        return Some(not_wanted(view, pool, slot));
+        return Some(removal(view, pool, slot));
     }
     if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
         let pressure = PressureOf { idle_only: false, hard_at: Some(ending.hard_at), deadline: Some(ending.at) };
@@ -92,16 +105,24 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         let reason = Reason::Quarantined { by: quarantine.by.clone() };
         return Some(Wish::Quarantine { reason, treated: None });
     }
+    if let Some(order) = view.input.ledger.head.drains.get(name) {
+        let reason = Reason::Drained { by: order.by.clone() };
+        return Some(Wish::Drain { reason, unmanaged: order.unmanaged, local_data: order.local_data });
+    }
     if never_came(view, slot) {
         let reason = Reason::Sick { remedy: Remedy::Replace, symptom: "it did not become ready".into() };
         let treated = Some(treated(view, Remedy::Replace, health::ADMIT_RULE));
         return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
     }
-    let is_starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let is_starting = is_starting(node);
     let sick = health::sickness(view, pool, slot);
     let late = || if is_starting { health::not_admitted(view, pool, node) } else { None };
     if let Some(wish) = sick.or_else(late).and_then(|sick| cure(view, slot, sick)) {
         return Some(wish);
+    }
+    // Closed for a person who has what they wanted: it serves first, and is then like any other.
+    if slot.mark.as_ref().is_some_and(|mark| mark.why == DRAIN) {
+        return Some(Wish::Free);
     }
     let cut = cut_wish(view, pool, slot);
     let outdated = is_outdated(view, pool, slot);
@@ -127,21 +148,34 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     slot.mark.is_some().then_some(Wish::Free)
 }
 
+/// Whether a person wants the slot's node empty.
+fn is_drained(view: &View<'_>, slot: &SlotView<'_>) -> bool {
+    slot.node.is_some_and(|(name, _)| view.input.ledger.head.drains.contains_key(name))
+}
+
 /// Whether a node was launched long ago and is not in service.
 pub fn never_came(view: &View<'_>, slot: &SlotView<'_>) -> bool {
     let since = slot.record.and_then(|record| record.launched);
     slot.body == Body::Starting && since.is_some_and(|at| view.now.duration_since(at) > STARTS_WITHIN)
 }
 
-/// Why a slot is not wanted: the tide made the pool smaller, its capacity ended, or somebody wrote less.
-fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
+fn removal(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
     if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
         let pressure = PressureOf { idle_only: false, hard_at: Some(ending.hard_at), deadline: Some(ending.at) };
         return Wish::Remove { reason: ending.reason, pressure, voluntary: false };
     }
+    let (reason, voluntary) = not_wanted(view, pool, slot);
+    Wish::Remove { reason, pressure: PressureOf::default(), voluntary }
+}
+
+/// Why a slot is not wanted, and whether somebody chose that: the tide made the pool smaller, its capacity ends, or
+/// somebody wrote less.
+pub fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> (Reason, bool) {
+    if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
+        return (ending.reason, false);
+    }
     let by_tide = pool.spec.size.is_some_and(|size| slot.id.index < size);
-    let reason = if by_tide { Reason::Resized } else { Reason::NotWanted };
-    Wish::Remove { reason, pressure: PressureOf::default(), voluntary: !by_tide }
+    if by_tide { (Reason::Resized, false) } else { (Reason::NotWanted, true) }
 }
 
 fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
@@ -201,7 +235,7 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         }
         _ => {}
     }
-    let starting = node.taints.iter().any(|taint| taint.key == STARTING_TAINT);
+    let starting = is_starting(node);
     // One that was never cut, and is new or only claimed, was in no tide.
     let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
     let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
@@ -237,7 +271,8 @@ impl Wish {
         matches!(self, Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })
     }
 
-    /// Whether the node serves nobody while it is granted.
+    /// Whether the node serves nobody while it is granted, and is soon back. One that is out for as long as a person wants
+    /// does not hold up the others.
     pub fn takes_out(&self) -> bool {
         matches!(self, Self::Remove { .. } | Self::Replace { .. } | Self::Reboot { .. } | Self::Cut { .. })
     }
@@ -248,6 +283,7 @@ impl Wish {
             Self::Replace { .. } => "replace",
             Self::Reboot { .. } => "reboot",
             Self::Quarantine { .. } | Self::Watch { .. } => "quarantine",
+            Self::Drain { .. } => DRAIN,
             Self::Cut { .. } => "cut",
             Self::Dress { .. } | Self::Free => "keep",
         }
@@ -259,6 +295,7 @@ impl Wish {
             | Self::Replace { reason, .. }
             | Self::Reboot { reason, .. }
             | Self::Quarantine { reason, .. }
+            | Self::Drain { reason, .. }
             | Self::Watch { reason, .. }
             | Self::Cut { reason, .. }
             | Self::Dress { reason, .. } => reason,
@@ -268,7 +305,7 @@ impl Wish {
 
     pub fn consent(&self) -> Consent {
         match self {
-            Self::Remove { voluntary: true, .. } => Consent::Asked,
+            Self::Remove { voluntary: true, .. } | Self::Drain { .. } => Consent::Asked,
             Self::Replace { rollout: true, pressure, .. } | Self::Cut { rollout: true, pressure, .. } => {
                 if pressure.idle_only { Consent::Standing } else { Consent::Asked }
             }
@@ -281,7 +318,12 @@ impl Wish {
             Self::Remove { pressure, .. } | Self::Replace { pressure, .. } | Self::Cut { pressure, .. } => *pressure,
             _ => PressureOf::default(),
         };
-        Pressure { moves_work: !of.idle_only, hard_at: of.hard_at, deadline: of.deadline }
+        let (takes_unmanaged, keeps_local_data) = match self {
+            Self::Drain { unmanaged, local_data, .. } => (*unmanaged, !local_data),
+            _ => (false, false),
+        };
+        let (hard_at, deadline) = (of.hard_at, of.deadline);
+        Pressure { moves_work: !of.idle_only, hard_at, deadline, takes_unmanaged, keeps_local_data }
     }
 
     pub fn effects(&self, on: &Thing) -> Effects {
@@ -289,7 +331,7 @@ impl Wish {
             Self::Remove { .. } | Self::Replace { .. } => Verb::Terminate,
             Self::Reboot { .. } => Verb::Reboot,
             Self::Cut { .. } => Verb::Cut,
-            Self::Quarantine { .. } | Self::Watch { .. } | Self::Dress { .. } | Self::Free => {
+            Self::Quarantine { .. } | Self::Drain { .. } | Self::Watch { .. } | Self::Dress { .. } | Self::Free => {
                 return Effects::default();
             }
         };
@@ -306,6 +348,7 @@ impl Wish {
             Self::Replace { .. } => format!("replace {node} in {slot}"),
             Self::Reboot { .. } => format!("boot {node} in {slot} again"),
             Self::Quarantine { .. } => format!("take {node} of {slot} out of service"),
+            Self::Drain { .. } => format!("empty {node} of {slot}"),
             Self::Watch { .. } => format!("see {node} of {slot} well again"),
             Self::Cut { reason: Reason::Layout { to, .. }, .. } => format!("cut {node} in {slot} as {to}"),
             Self::Cut { .. } => format!("cut {node} in {slot} anew"),

@@ -4,6 +4,7 @@
 //! notices comes last. Called by the command line.
 
 mod difference;
+mod drain;
 mod group;
 mod human;
 mod json;
@@ -12,6 +13,7 @@ mod names;
 mod saved;
 pub(super) mod words;
 
+pub use drain::drain;
 pub use human::{diary, human};
 pub use json::{json, json_schema};
 pub use markdown::markdown;
@@ -23,7 +25,7 @@ use jiff::tz::TimeZone;
 
 use self::words::Words;
 use crate::effect::{Action, Excess, Freeze};
-use crate::plan::{Consent, Held, Plan, PlanInput, WaitingOn};
+use crate::plan::{Consent, Held, Plan, PlanInput, Reason, WaitingOn};
 use crate::status::Tally;
 
 /// A plan with what it was made from.
@@ -64,6 +66,18 @@ pub fn verdict(plan: &Plan) -> Verdict {
 /// What of a plan goes beyond what was approved, one line each; empty where it is covered.
 pub fn excesses(beyond: &[Excess]) -> Vec<String> {
     beyond.iter().map(words::excess).collect()
+}
+
+/// Why a step is there, in words.
+pub fn reason(input: &PlanInput, directory: &str, reason: &Reason) -> String {
+    let zone = input.target.standing.time_zone.zone();
+    Words { now: input.now, zone, directory, plan: None }.reason(reason)
+}
+
+/// Everything that a plan waits on, in one line.
+pub fn waits(shown: &Shown<'_>) -> String {
+    let lines: Vec<String> = shown.words().held(&shown.plan.held).into_iter().map(|line| line.wait.on).collect();
+    words::list(&lines, usize::MAX)
 }
 
 /// "12 done, 1 failed, 2 left"

@@ -179,6 +179,7 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Renamed { from, to } => format!("rename pool {from} to {to}"),
         LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),
         LedgerChange::Return { node } => format!("forget the quarantine of {node}, which is gone"),
+        LedgerChange::Undrain { node } => format!("forget the drain of {node}, which is gone"),
         LedgerChange::ReservationForgotten { reservation } => format!("forget reservation {reservation}"),
         LedgerChange::ReservationRenamed { from, to } => format!("rename reservation {from} to {to}"),
         LedgerChange::Lending { tide, since: Some(_) } => format!("note that {tide} lends"),
@@ -195,6 +196,7 @@ fn fact(fact: &Fact) -> String {
         Fact::Active(id) => format!("{id} is active"),
         Fact::Joined { instance } => format!("{instance} has joined the cluster"),
         Fact::Unjoined(instance) => format!("{instance} has not joined the cluster"),
+        Fact::Unopened(node) => format!("nobody was let on {node} yet"),
         Fact::Settled(node) => format!("the cordon of {node} has settled"),
         Fact::Cordoned(node) => format!("{node} is cordoned"),
         Fact::HoldsOnly { node, pods } => {

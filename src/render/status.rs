@@ -265,6 +265,13 @@ impl Page<'_> {
             lines.push(self.ink.paint(DIM, &command));
         }
         lines.extend(more(status.quarantines.len(), "quarantined"));
+        for (node, order) in status.drains.iter().take(LINES) {
+            let (by, at, reason) = (clean(&order.by), self.words.near(order.at), clean(&order.reason));
+            lines.push(format!("Drained: {node}, for {by} since {at}: {reason}"));
+            let command = format!("  to open it: tidewright undrain {}{flag}", words::quoted(node.as_str()));
+            lines.push(self.ink.paint(DIM, &command));
+        }
+        lines.extend(more(status.drains.len(), "drained"));
         if !status.hands_off.is_empty() {
             let nodes: Vec<String> = status.hands_off.iter().map(|node| node.to_string()).collect();
             lines.push(format!("Hands off: {}", list(&nodes, LINES)));

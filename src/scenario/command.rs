@@ -172,6 +172,14 @@ pub enum Order {
         reason: String,
     },
     Return(Place),
+    Drain {
+        place: Place,
+        reason: String,
+        force: bool,
+    },
+    /// What a drain would mean.
+    DryDrain(Place),
+    Undrain(Place),
     Recall(TideName),
     /// What is no longer listed is really gone.
     Lost,

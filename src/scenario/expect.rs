@@ -6,7 +6,7 @@ use super::command::{Counted, Expect};
 use super::print;
 use super::twin::as_from_nothing;
 use super::work::gang_named;
-use crate::effect::marks::{CORDON, POOL, STARTING_TAINT};
+use crate::effect::marks::{CORDON, POOL, is_starting};
 use crate::units::Duration;
 
 /// Between rounds in which nothing must happen: an operator's pace.
@@ -53,7 +53,7 @@ fn so(bench: &Bench, expect: &Expect) -> Result<(), Wrong> {
                 node.labels.get(POOL).is_some_and(|name| name == pool.as_str())
                     && node.ready
                     && !node.unschedulable
-                    && !node.taints.iter().any(|taint| taint.key == STARTING_TAINT)
+                    && !is_starting(node)
             });
             same(open.count() as u64, u64::from(*count), &format!("nodes of pool/{pool} in service"))
         }

@@ -46,8 +46,8 @@ pub struct Watch {
     /// The most that any clock was off: what is counted by the hour is counted by some clock.
     pub skew: SignedDuration,
     rules: Rules,
-    /// Nodes that were removed by choice, and how many an hour were allowed then.
-    removals: Vec<(Timestamp, u32)>,
+    /// Machines that were removed by choice: when that was first asked for, and how many an hour were allowed then.
+    removals: BTreeMap<InstanceId, (Timestamp, u32)>,
     bought: BTreeMap<OfferingId, u32>,
     judged: usize,
     /// When our cordon reached a node.
@@ -173,6 +173,8 @@ impl Watch {
             .collect();
         let ends = match deed {
             Deed::Cloud(CloudAction::Launch(_)) => false,
+            // Whoever ends what is ending already changes nothing.
+            Deed::Cloud(CloudAction::Terminate { instance, .. }) if !scene.serves(instance) => true,
             _ if nodes.is_empty() => scene.anything_ends(),
             _ => nodes.iter().any(|node| scene.ends(node)),
         };
@@ -186,12 +188,12 @@ impl Watch {
         }
     }
 
-    /// A node that goes by choice: so many within an hour.
-    fn removal(&mut self, now: Timestamp, what: &str) {
+    /// A machine that goes by choice: so many within an hour. Whoever asks again for the same one removes no more.
+    fn removal(&mut self, now: Timestamp, instance: &InstanceId, what: &SlotId) {
         let hour = AN_HOUR - self.skew.abs();
-        self.removals.retain(|(earlier, _)| now.duration_since(*earlier) < hour);
-        self.removals.push((now, self.rules.removed_per_hour));
-        let most = self.removals.iter().map(|(_, allowed)| *allowed).max().unwrap_or(0);
+        self.removals.retain(|_, (earlier, _)| now.duration_since(*earlier) < hour);
+        self.removals.entry(instance.clone()).or_insert((now, self.rules.removed_per_hour));
+        let most = self.removals.values().map(|(_, allowed)| *allowed).max().unwrap_or(0);
         let count = self.removals.len();
         if count > most as usize {
             self.say(format!("I13: {what} is the {count}th node removed within an hour, {most} may be"));

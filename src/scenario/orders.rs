@@ -1,9 +1,15 @@
-//! What a person orders: freezes, quarantine, the turning of a tide. Written into the ledger, as the command line does.
+//! What a person orders: freezes, quarantine, drains, the turning of a tide. Written into the ledger, as the command line does.
+
+use jiff::Timestamp;
 
 use super::Wrong;
 use super::bench::Bench;
-use super::command::{Order, Where};
-use crate::effect::{Freeze, LedgerChange, Quarantine, Recall, Scope};
+use super::command::{Order, Place, Where};
+use crate::audit::audit;
+use crate::effect::{DrainOrder, Freeze, LedgerChange, Quarantine, Recall, Scope};
+use crate::plan::plan;
+use crate::plan::survey::{slot_of, survey};
+use crate::render::plan::{self as render, Shown};
 use crate::round::missing;
 
 /// Who orders, in scripts.
@@ -22,6 +28,11 @@ pub fn order(bench: &mut Bench, order: &Order) -> Result<Vec<String>, Wrong> {
             LedgerChange::Quarantine { node: bench.node(place)?, quarantine }
         }
         Order::Return(place) => LedgerChange::Return { node: bench.node(place)? },
+        Order::Drain { place, reason, force } => {
+            LedgerChange::Drain { node: bench.node(place)?, order: drain_order(at, reason, *force) }
+        }
+        Order::DryDrain(place) => return dry_drain(bench, place),
+        Order::Undrain(place) => LedgerChange::Undrain { node: bench.node(place)? },
         Order::Lost => return lost(bench),
         Order::Recall(tide) => LedgerChange::Recall { tide: tide.clone(), recall: Recall { at, by } },
     };
@@ -34,6 +45,23 @@ fn lost(bench: &mut Bench) -> Result<Vec<String>, Wrong> {
     let found = missing(&bench.look()?.input)?;
     found.iter().for_each(|(_, change)| bench.sim.remember(change));
     Ok(found.into_iter().map(|(what, _)| what).collect())
+}
+
+fn drain_order(at: Timestamp, reason: &str, force: bool) -> DrainOrder {
+    DrainOrder { by: SOMEBODY.into(), at, reason: reason.into(), unmanaged: force, local_data: force }
+}
+
+/// What `tidewright drain --dry-run` prints.
+fn dry_drain(bench: &mut Bench, place: &Place) -> Result<Vec<String>, Wrong> {
+    let node = bench.node(place)?;
+    let mut input = bench.look()?.input;
+    input.ledger.change(&LedgerChange::Drain { node: node.clone(), order: drain_order(input.now, "", false) });
+    input.only_node = Some(node.clone());
+    let plan = audit(&input, plan(&input)).map_err(|found| Wrong::broken(format!("the judge refuses: {found:?}")))?;
+    let slot = slot_of(&input, &node).ok_or_else(|| Wrong::new(format!("{node} is in no slot")))?;
+    let shown = Shown { input: &input, plan: &plan, directory: ".", is_now: true };
+    let page = render::drain(&shown, &node, &slot, &survey(&input, &node));
+    Ok(page.lines().map(str::to_string).collect())
 }
 
 fn resolve(bench: &Bench, scope: &Where) -> Result<Scope, Wrong> {

@@ -81,6 +81,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("thaw", "thaw [pool/NAME|node/NAME|SLOT]"),
     ("quarantine", "quarantine SLOT REASON"),
     ("return", "return SLOT"),
+    ("drain", "drain [dry-run|force] SLOT [REASON]"),
+    ("undrain", "undrain SLOT"),
     ("recall", "recall TIDE"),
     ("lost", "lost"),
     (
@@ -116,7 +118,9 @@ pub fn command(item: &Item) -> Parsed {
             Command::Fault(fault(name, &mut words)?)
         }
         "submit" | "budget" | "finish" | "deny" => Command::Work(work(name, &mut words)?),
-        "freeze" | "thaw" | "quarantine" | "return" | "recall" | "lost" => Command::Order(order(name, &mut words)?),
+        "freeze" | "thaw" | "quarantine" | "return" | "drain" | "undrain" | "recall" | "lost" => {
+            Command::Order(order(name, &mut words)?)
+        }
         "expect" => Command::Expect(expect(&mut words)?),
         "weather" => Command::Weather { seed: words.parse("seed")?, deadly: words.take("deadly") },
         "calm" => Command::Calm,
@@ -475,6 +479,12 @@ fn order(name: &str, words: &mut Words) -> Result<Order, Wrong> {
         "thaw" => Order::Thaw { scope: scope(words).unwrap_or(Where::Known(Scope::Fleet)) },
         "quarantine" => Order::Quarantine { place: place(words)?, reason: reason(words)? },
         "return" => Order::Return(place(words)?),
+        "drain" if words.take("dry-run") => Order::DryDrain(place(words)?),
+        "drain" => {
+            let force = words.take("force");
+            Order::Drain { force, place: place(words)?, reason: reason(words)? }
+        }
+        "undrain" => Order::Undrain(place(words)?),
         "lost" => Order::Lost,
         _ => Order::Recall(words.next("a tide")?.into()),
     })

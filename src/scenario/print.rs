@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use petgraph::unionfind::UnionFind;
 
 use super::bench::{Converged, End, Ended, Round};
-use crate::effect::marks::{CORDON, MIG_STATE, STARTING_TAINT};
+use crate::effect::marks::{CORDON, MIG_STATE, is_starting};
 use crate::effect::{Effects, Scope};
 use crate::plan::{Consent, Held, Plan, Reason, Step, WaitingOn};
 use crate::provider::sim::{Calls, State};
@@ -172,7 +172,7 @@ pub fn nodes(state: &State) -> Vec<String> {
         } else if node.unschedulable {
             text.push_str(", cordoned by somebody");
         }
-        if node.taints.iter().any(|taint| taint.key == STARTING_TAINT) {
+        if is_starting(node) {
             text.push_str(", starting");
         }
         if let Some(cut) = node.labels.get(MIG_STATE) {
@@ -276,6 +276,7 @@ fn reason(reason: &Reason) -> String {
         Reason::Returning { tide, due } => format!("asked back by {tide} until {due}"),
         Reason::Sick { remedy, symptom } => format!("{remedy:?}: {symptom}").to_lowercase(),
         Reason::Quarantined { by } => format!("quarantined by {by}"),
+        Reason::Drained { by } => format!("drained for {by}"),
         Reason::Notice { why, at } => format!("{why:?} at {at}"),
         Reason::CapacityEnds { reservation, at } => format!("{reservation} ends at {at}"),
         Reason::Drift { by } => format!("moved by {}", by.as_deref().unwrap_or("somebody")),

@@ -12,7 +12,7 @@
 //!
 //! **What may change meanwhile.** When a tide turns, or capacity begins or ends, the documents ask for something else,
 //! and the bound is counted anew from there. A machine that the cloud takes away disturbs the quiet when its time has
-//! come. Nothing else is excused.
+//! come, and so does a gang that has done its work: what waited for its nodes goes on. Nothing else is excused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,10 @@ use super::Wrong;
 use super::bench::{Bench, Looked};
 use super::print;
 use crate::effect::{Action, EffectKey, Thing, Verb};
+use crate::ids::{InstanceType, NodeName, Uid, Zone};
 use crate::plan::{Consent, Held, Step, WaitingOn};
 use crate::round::recalls;
-use crate::units::Duration;
+use crate::units::{Duration, Usd};
 
 /// Rounds that are not for the work itself: to know what became of what was in flight, to write it down, to undo marks.
 const SLACK: u32 = 6;
@@ -41,6 +42,8 @@ const QUIET: u32 = 100;
 /// Between two of them, an operator's pace.
 const QUIET_PAUSE: Duration = Duration::secs(30);
 
+type Prices = BTreeMap<InstanceType, BTreeMap<Zone, Usd>>;
+
 /// What the law allows from some moment on.
 #[derive(Default)]
 struct Law {
@@ -54,6 +57,12 @@ struct Law {
     /// When the documents were last looked at.
     since: Timestamp,
     approvals: u32,
+    /// A plan wanted something that no approval had seen.
+    unasked: bool,
+    /// Whoever ran when something was approved, and where.
+    disturbed: BTreeSet<(Uid, NodeName)>,
+    /// What nodes for sale cost then.
+    prices: Prices,
     /// What the last round came to, for whoever has to find out why.
     last: Vec<String>,
 }
@@ -138,11 +147,17 @@ impl Law {
             self.work.clear();
         }
         self.since = now;
-        // One approval of all that is asked for, and another one only for what no plan asked for before.
-        let is_new = self.learns(looked);
+        // One approval of all that is asked for, and another one only for what no plan asked for before, for work that
+        // came since, or for a price that rose.
+        self.unasked |= self.learns(looked);
+        let came = work(looked);
+        let prices = looked.input.observed.cloud.spot_prices.seen();
+        let is_new = self.unasked || !came.is_subset(&self.disturbed) || rose(&self.prices, prices);
         if asks(looked) && (is_new || self.approvals == 0) {
             bench.approve()?;
             self.approvals += 1;
+            (self.unasked, self.prices) = (false, prices.clone());
+            self.disturbed.extend(came);
         }
         Ok(())
     }
@@ -189,13 +204,27 @@ impl Law {
     }
 }
 
-/// How often the cloud will disturb by itself: machines with a notice, and Capacity Blocks, which begin and end.
+/// How often the world will disturb by itself: machines with a notice, Capacity Blocks, which begin and end, and gangs
+/// that will have done their work.
 fn ends(bench: &Bench) -> u32 {
     let state = bench.sim.state();
     let ours = state.cloud.instances.values().filter(|found| found.tag.is_some() && found.state.serves());
     let notices = ours.filter(|found| found.notice.is_some()).count();
     let blocks = state.cloud.reservations.values().filter(|found| found.block.is_some()).count();
-    narrow(notices + 2 * blocks)
+    narrow(notices + 2 * blocks + state.cluster.working())
+}
+
+/// Work that runs, and where: a gang whose machine died comes back on another.
+fn work(looked: &Looked) -> BTreeSet<(Uid, NodeName)> {
+    let pods = looked.input.observed.cluster.pods.seen().iter().filter(|pod| pod.counts());
+    pods.filter_map(|pod| Some((pod.owner.clone()?, pod.node.clone()?))).collect()
+}
+
+/// Whether a spot price is higher than it was, or was not known: they move by themselves.
+fn rose(before: &Prices, now: &Prices) -> bool {
+    let was = |kind: &InstanceType, zone: &Zone| before.get(kind).and_then(|zones| zones.get(zone));
+    let mut all = now.iter().flat_map(|(kind, zones)| zones.iter().map(move |(zone, price)| (kind, zone, price)));
+    all.any(|(kind, zone, price)| was(kind, zone).is_none_or(|was| price > was))
 }
 
 fn narrow(count: usize) -> u32 {

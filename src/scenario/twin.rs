@@ -9,6 +9,7 @@ use super::bench::Bench;
 use super::settle;
 use crate::effect::marks::DRESSED;
 use crate::fleet::pool::Source;
+use crate::observed::ObjectKind;
 use crate::units::Duration;
 
 /// Holds the fleet against one that was made from nothing. Only one that is done can be compared, and only as far as
@@ -16,7 +17,8 @@ use crate::units::Duration;
 pub fn as_from_nothing(bench: &mut Bench) -> Result<(), Wrong> {
     let looked = bench.look()?;
     let head = &looked.input.ledger.head;
-    let ordered = !(head.frozen.is_empty() && head.quarantined.is_empty() && head.recalled.is_empty());
+    let ordered =
+        !(head.frozen.is_empty() && head.quarantined.is_empty() && head.drains.is_empty() && head.recalled.is_empty());
     if !looked.plan.is_empty() || ordered || !head.purchases.is_empty() {
         return Ok(());
     }
@@ -54,7 +56,9 @@ pub fn compare(bench: &Bench, twin: &Bench) -> Result<(), Wrong> {
 fn picture(bench: &Bench) -> Result<BTreeMap<String, String>, Wrong> {
     let state = bench.sim.state();
     let seen = state.cluster.observe(state.now);
-    let ours = seen.objects.seen().iter().filter(|(_, found)| found.written.is_some());
+    // A namespace is only needed to be there; work that came first may have made it.
+    let ours = seen.objects.seen().iter().filter(|(key, _)| key.kind != ObjectKind::Namespace);
+    let ours = ours.filter(|(_, found)| found.written.is_some());
     let mut all: BTreeMap<String, String> =
         ours.map(|(key, found)| (key.to_string(), found.body.to_string())).collect();
     let target = bench.fleet()?.target_at(state.now);

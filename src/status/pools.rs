@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::status::{LayoutCount, PoolStatus};
-use crate::effect::marks::{CORDON, MIG_CONFIG, PLUGIN_CONFIG, STARTING_TAINT};
+use crate::effect::marks::{CORDON, MIG_CONFIG, PLUGIN_CONFIG, is_starting};
 use crate::effect::{Fact, LaidOut, Slot, Verdict, allocatable_is};
 use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{InstanceId, NodeName, PoolName};
@@ -94,7 +94,7 @@ fn state(input: &PlanInput, slot: &Slot, node: Option<&NodeSeen>) -> State {
     match node {
         Some(node) if node.annotation(CORDON).is_some() => State::Draining,
         // It registers closed, and serves once it is cut, labelled and admitted.
-        Some(node) if node.taints.iter().any(|taint| taint.key == STARTING_TAINT) => State::Launching,
+        Some(node) if is_starting(node) => State::Launching,
         Some(node) if !node.ready => State::Unready,
         Some(node) if node.unschedulable => State::Cordoned,
         Some(_) => State::Ready,

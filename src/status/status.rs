@@ -9,7 +9,7 @@ use rust_decimal::Decimal;
 
 use super::{pools, quotas};
 use crate::effect::marks::HANDS_OFF;
-use crate::effect::{Freeze, Outcome, Quarantine, Recall};
+use crate::effect::{DrainOrder, Freeze, Outcome, Quarantine, Recall};
 use crate::fleet::Change;
 use crate::fleet::quota::{Amount, Supply};
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
@@ -42,6 +42,7 @@ pub struct Status {
     /// The Fleet document's own comes first.
     pub freezes: Vec<Freeze>,
     pub quarantines: Vec<(NodeName, Quarantine)>,
+    pub drains: Vec<(NodeName, DrainOrder)>,
     /// Nodes with a person's word on them: nothing is done to them.
     pub hands_off: Vec<NodeName>,
     pub held: Vec<Held>,
@@ -177,6 +178,7 @@ impl Status {
             tides: input.target.tides.iter().map(|(name, phase)| tide(input, name, phase)).collect(),
             freezes: by_document.chain(head.frozen.iter().cloned()).collect(),
             quarantines: head.quarantined.iter().map(|(node, why)| (node.clone(), why.clone())).collect(),
+            drains: head.drains.iter().map(|(node, order)| (node.clone(), order.clone())).collect(),
             hands_off: hands_off(input),
             held: plan.held.clone(),
             gaps: distinct(input.observed.gaps()),

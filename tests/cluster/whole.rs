@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, is_true, shared};
 
 /// The fleet `NAME` over nodes that carry `rack: NAME`, in a directory of its own.
-fn fleet(name: &str, nodes: u32, gpus: u32) -> tempfile::TempDir {
+pub(super) fn fleet(name: &str, nodes: u32, gpus: u32) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let text = format!(
         "apiVersion: tidewright.dev/v1alpha1
@@ -48,18 +48,18 @@ spec:
     directory
 }
 
-fn tidewright(plane: &Controlplane, directory: &Path, arguments: &[&str]) -> assert_cmd::assert::Assert {
+pub(super) fn tidewright(plane: &Controlplane, directory: &Path, arguments: &[&str]) -> assert_cmd::assert::Assert {
     let mut command = Command::cargo_bin("tidewright").unwrap();
     command.env("KUBECONFIG", &plane.kubeconfig).current_dir(directory).args(arguments);
     command.timeout(std::time::Duration::from_secs(300)).assert()
 }
 
-fn workload(plane: &Controlplane, namespace: &str) -> Value {
+pub(super) fn workload(plane: &Controlplane, namespace: &str) -> Value {
     let mut all = plane.api.list(&format!("/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads"));
     all.pop().unwrap_or_default()
 }
 
-fn pods(plane: &Controlplane, namespace: &str) -> Vec<Value> {
+pub(super) fn pods(plane: &Controlplane, namespace: &str) -> Vec<Value> {
     let all = plane.api.list(&format!("/api/v1/namespaces/{namespace}/pods"));
     let runs = |pod: &Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
     all.into_iter().filter(runs).collect()

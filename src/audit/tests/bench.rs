@@ -153,6 +153,7 @@ impl Bench {
             closed: BTreeMap::new(),
             revision: None,
             only: Vec::new(),
+            only_node: None,
         };
         let plan = Plan {
             id: "plan".into(),

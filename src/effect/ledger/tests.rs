@@ -250,7 +250,13 @@ fn a_freeze_covers_its_scope_until_it_is_thawed() {
 fn words_of_people_are_kept_and_taken_back() {
     let quarantine = Quarantine { by: "ana".into(), at: at(0), reason: "noise".into() };
     let recall = Recall { at: at(0), by: "ana".into() };
+    let order = |reason: &str| {
+        let (by, reason) = ("ana".into(), reason.into());
+        DrainOrder { by, at: at(0), reason, unmanaged: false, local_data: false }
+    };
     let mut ledger = after(&[
+        LedgerChange::Drain { node: "n".into(), order: order("fan") },
+        LedgerChange::Drain { node: "n".into(), order: order("disk") },
         LedgerChange::Begin { fleet: "f".into() },
         LedgerChange::Begin { fleet: "g".into() },
         LedgerChange::Quarantine { node: "n".into(), quarantine },
@@ -260,6 +266,10 @@ fn words_of_people_are_kept_and_taken_back() {
     assert_eq!((ledger.head.quarantined.len(), ledger.head.recalled.len()), (1, 1));
     ledger.change(&LedgerChange::Return { node: "n".into() });
     assert_eq!(ledger.head.quarantined.len(), 0);
+    assert_eq!(ledger.head.drains["n"].reason, "disk", "the last word counts");
+    ledger.change(&LedgerChange::Undrain { node: "n".into() });
+    assert_eq!(ledger.head, serde_json::from_value(serde_json::to_value(&ledger.head).unwrap()).unwrap());
+    assert_eq!(ledger.head.drains.len(), 0);
     let lending = |since| LedgerChange::Lending { tide: "nightly".into(), since };
     ledger.change(&lending(Some(at(0))));
     assert_eq!(ledger.head.lending.len(), 1);

@@ -410,7 +410,8 @@ impl<'a> Places<'a> {
             Fact::Gone(instance) | Fact::Live(instance) | Fact::Joined { instance } | Fact::Unjoined(instance) => {
                 self.by_instance.get(instance).map(|slot| Unit::Slot(slot.clone()))
             }
-            Fact::Settled(node)
+            Fact::Unopened(node)
+            | Fact::Settled(node)
             | Fact::Cordoned(node)
             | Fact::HoldsOnly { node, .. }
             | Fact::Empty(node)

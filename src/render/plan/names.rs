@@ -47,6 +47,7 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::Returning { .. } => "returning",
         Reason::Sick { .. } => "sick",
         Reason::Quarantined { .. } => "quarantined",
+        Reason::Drained { .. } => "drained",
         Reason::Notice { .. } => "notice",
         Reason::CapacityEnds { .. } => "capacity_ends",
         Reason::Drift { .. } => "drift",

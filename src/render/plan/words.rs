@@ -76,6 +76,7 @@ impl Words<'_> {
                 format!("sick: {}; its policy says {}", clean(symptom), remedy_name(*remedy))
             }
             Reason::Quarantined { by } => format!("quarantined by {}", clean(by)),
+            Reason::Drained { by } => format!("drained for {}", clean(by)),
             Reason::Notice { why, at } => format!("{} at {}", notice(*why), self.near(*at)),
             Reason::CapacityEnds { reservation, at } => format!("reservation {reservation} ends {}", self.near(*at)),
             Reason::Drift { by: Some(by) } => format!("changed by {}, put back", clean(by)),

@@ -16,7 +16,10 @@ fn every_event_is_a_line_that_says_what_and_why() {
         ("cordon:train/1@2", EventKind::Succeeded),
         ("settle:train/1@2", EventKind::Started),
         ("settle:train/1@2", EventKind::Succeeded),
-        ("empty:train/1@2", EventKind::Waiting { why: "vision/pretrain-7-0 and 4 more are still on train-1".into() }),
+        (
+            "empty:train/1@2",
+            EventKind::Waiting { why: "still on train-1: vision/pretrain-7-0, vision/pretrain-7-1".into() },
+        ),
         ("terminate:train/1@2", EventKind::Skipped { fact: None, why: "nlp/new came to train-1".into() }),
         ("launch:train/1@2", EventKind::Dropped { after: "terminate:train/1@2".into() }),
         (
@@ -37,7 +40,7 @@ fn every_event_is_a_line_that_says_what_and_why() {
     });
     assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
     19:55:01  cordon train-1 (replace): done
-    19:55:04  wait until train-1 is empty: vision/pretrain-7-0 and 4 more are still on train-1
+    19:55:04  wait until train-1 is empty: still on train-1: vision/pretrain-7-0, vision/pretrain-7-1
     19:55:05  terminate train/1 (i-train-1): left out, because it is not as planned: nlp/new came to train-1; the next plan decides
     19:55:06  launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa): left out, because this was not done: terminate train/1 (i-train-1)
     19:55:07  launch serve/3 (p4d.24xlarge, us-west-2a, on demand): failed (noCapacity): InsufficientInstanceCapacity: \u{1b}[31mnone

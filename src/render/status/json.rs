@@ -56,6 +56,8 @@ struct Report {
     freezes: Vec<Freeze>,
     /// Nodes that are out of service until a person returns them.
     quarantines: Vec<Quarantine>,
+    /// Nodes that a person wants empty until they say otherwise.
+    drains: Vec<Drain>,
     /// Nodes with the annotation `tidewright.dev/hands-off`.
     hands_off: Vec<String>,
     /// What is wanted and not done now.
@@ -254,6 +256,20 @@ struct Quarantine {
     reason: String,
 }
 
+/// A node that a person wants empty.
+#[derive(Serialize, JsonSchema)]
+struct Drain {
+    /// The node.
+    node: String,
+    /// Who said so.
+    by: String,
+    /// Since when, in UTC.
+    #[schemars(extend("format" = "date-time"))]
+    at: String,
+    /// Why.
+    reason: String,
+}
+
 /// Something that is wanted and not done.
 #[derive(Serialize, JsonSchema)]
 struct Held {
@@ -312,6 +328,16 @@ pub fn json(status: &Status, directory: &str) -> String {
                 by: why.by.clone(),
                 at: instant(why.at),
                 reason: why.reason.clone(),
+            })
+            .collect(),
+        drains: status
+            .drains
+            .iter()
+            .map(|(node, order)| Drain {
+                node: node.to_string(),
+                by: order.by.clone(),
+                at: instant(order.at),
+                reason: order.reason.clone(),
             })
             .collect(),
         hands_off: status.hands_off.iter().map(|node| node.to_string()).collect(),

@@ -24,7 +24,7 @@ pub fn draw(seed: u64) -> Case {
     }
     lines.push(must(format!("fleet\n{}", fleet(&mut dice, &shape))));
     if shape.guard && dice.chance(70) {
-        lines.push(may("traffic nightly 0.3".into()));
+        lines.push(may("maybe traffic nightly 0.3".into()));
     }
     if dice.chance(60) {
         lines.push(may("settle".into()));
@@ -147,7 +147,7 @@ fn people(dice: &mut Dice, shape: &Shape, story: &mut Story) -> Vec<String> {
         2 => format!("freeze pool/train drawn\nrounds {}", dice.between(1, 2)),
         3 => format!("maybe hands-off {slot}\nrounds {}\nmaybe hands-on {slot}", dice.between(1, 3)),
         4 => format!("maybe cordon {slot} by somebody\nrounds 1\nmaybe uncordon {slot} by somebody"),
-        5 if shape.guard => format!("traffic nightly {}", dice.one(&["0.3", "0.9", "silent"])),
+        5 if shape.guard => format!("maybe traffic nightly {}", dice.one(&["0.3", "0.9", "silent"])),
         5 => format!("maybe quarantine {slot} drawn\nrounds 2\nmaybe return {slot}"),
         // In the middle of a round.
         _ => format!("crash at-answer effect {}\nrounds 1\nfreeze drawn\nrounds 1\nthaw", dice.between(1, 9)),

@@ -6,7 +6,7 @@ use rust_decimal::Decimal;
 
 use super::Watch;
 use super::scene::Scene;
-use crate::effect::marks::{CORDON, HANDS_OFF, Mark, STARTING_TAINT};
+use crate::effect::marks::{CORDON, HANDS_OFF, Mark, is_starting};
 use crate::effect::{CloudAction, LaunchRequest, SETTLE};
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
 use crate::observed::{Market, NodeSeen};
@@ -52,7 +52,7 @@ impl Watch {
 
     fn ends_a_machine(&mut self, scene: &Scene<'_>, action: &CloudAction, slot: &SlotId, instance: &InstanceId) {
         let verb = Deed::Cloud(action).verb();
-        if !scene.state.cloud.instances.get(instance).is_some_and(|found| found.state.serves()) {
+        if !scene.serves(instance) {
             return;
         }
         if scene.ledger.slot(slot).and_then(|slot| slot.instance.as_ref()) != Some(instance) {
@@ -61,7 +61,7 @@ impl Watch {
         let Some((name, node)) = scene.node_of(instance) else { return };
         self.may_be_disturbed(scene, name, node, verb);
         if matches!(action, CloudAction::Terminate { .. }) && self.is_choice(scene, slot, name, node) {
-            self.removal(scene.state.now, &slot.to_string());
+            self.removal(scene.state.now, instance, slot);
         }
     }
 
@@ -71,7 +71,7 @@ impl Watch {
         if node.annotation(HANDS_OFF).is_some() {
             self.say(format!("I8: {name} has hands off, and {verb} was called"));
         }
-        if node.taints.iter().any(|taint| taint.key == STARTING_TAINT) {
+        if is_starting(node) {
             return;
         }
         if node.annotation(CORDON).is_none() {

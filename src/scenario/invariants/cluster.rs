@@ -7,7 +7,7 @@ use petgraph::unionfind::UnionFind;
 use super::scene::Scene;
 use super::{GANG_WINDOW, Watch};
 use crate::effect::ClusterAction;
-use crate::effect::marks::{CORDON, HANDS_OFF, Mark};
+use crate::effect::marks::{CORDON, HANDS_OFF, Mark, is_starting};
 use crate::ids::{NodeName, Uid};
 use crate::observed::GangName;
 use crate::provider::sim::Deed;
@@ -37,7 +37,8 @@ impl Watch {
                     self.say(format!("I4: pods are deleted by force, and {node} does not end"));
                 }
             }
-            ClusterAction::Delete(key) | ClusterAction::Disown(key)
+            // To let go of what is not ours changes nothing: two may do it at once.
+            ClusterAction::Delete(key)
                 if scene.seen.objects.seen().get(key).is_some_and(|found| found.written.is_none()) =>
             {
                 self.say(format!("I3: {key} is not ours, and {verb} was called"));
@@ -120,7 +121,8 @@ impl Watch {
         let (Some(rules), Some(node)) = (self.rules.pools.get(&slot.pool).cloned(), scene.node(name)) else { return };
         let is_well = node.ready && node.conditions.values().all(|seen| seen.xids.is_empty()) && !scene.ends(name);
         let outdated = scene.instance(node).is_some_and(|found| found.digest != rules.template);
-        if mark.why != "replace" || !outdated || !is_well || node.annotation(CORDON).is_some() {
+        // A node that nobody was let on yet is missed by nobody.
+        if mark.why != "replace" || !outdated || !is_well || is_starting(node) || node.annotation(CORDON).is_some() {
             return;
         }
         let Some(known) = scene.ledger.pools.get(&slot.pool) else { return };

@@ -26,6 +26,11 @@ impl<'a> Scene<'a> {
         self.state.cloud.instances.get(node.instance.as_ref()?)
     }
 
+    /// Whether it runs or will run.
+    pub fn serves(&self, instance: &InstanceId) -> bool {
+        self.state.cloud.instances.get(instance).is_some_and(|found| found.state.serves())
+    }
+
     pub fn node_of(&self, instance: &InstanceId) -> Option<(&NodeName, &NodeSeen)> {
         self.seen.nodes.seen().iter().find(|(_, node)| node.instance.as_ref() == Some(instance))
     }

@@ -161,6 +161,11 @@ impl ClusterState {
         Ok(())
     }
 
+    /// How many gangs have work that comes to an end.
+    pub fn working(&self) -> usize {
+        self.gangs.values().filter(|gang| !gang.finished && gang.spec.work_secs.is_some()).count()
+    }
+
     pub fn gang_named(&self, name: &NamespacedName) -> Option<WorkloadUid> {
         self.gangs.iter().find(|(_, gang)| gang.spec.name == *name).map(|(uid, _)| uid.clone())
     }

@@ -10,7 +10,7 @@ use super::agenda::{Happening, NodeRef, PodRef};
 use super::judge::Entry;
 use super::mig::Gpus;
 use super::pods::Owner;
-use crate::effect::marks::{CORDON, DRAIN_TAINT, Mark};
+use crate::effect::marks::{CORDON, DRAIN_TAINT, Mark, STARTING_TAINT};
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::ConditionStatus;
 use crate::fleet::standing::NodeShape;
@@ -113,7 +113,8 @@ impl Node {
             labels,
             annotations: BTreeMap::new(),
             taints: join.taints.clone(),
-            usual: join.taints.iter().map(|taint| taint.key.clone()).collect(),
+            // What it starts behind is nobody's to bear.
+            usual: join.taints.iter().map(|taint| taint.key.clone()).filter(|key| key != STARTING_TAINT).collect(),
             unschedulable: false,
             ready: false,
             not_ready_since: Some(now),
