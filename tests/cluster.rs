@@ -1,12 +1,13 @@
 //! The provider of real clusters, against a real control plane.
 //!
 //! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the tests write
-//! themselves. [`whole`] and [`drains`] have Kueue, the scheduler and nodes.
+//! themselves. [`whole`], [`drains`] and [`rights`] have Kueue, the scheduler and nodes.
 
 mod alone;
 mod answers;
 mod drains;
 mod evictions;
+mod rights;
 mod whole;
 
 use std::sync::OnceLock;
