@@ -7,6 +7,7 @@ mod alone;
 mod answers;
 mod drains;
 mod evictions;
+mod interruptions;
 mod rights;
 mod whole;
 
