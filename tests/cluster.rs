@@ -1,10 +1,12 @@
 //! The provider of real clusters, against a real control plane.
 //!
-//! [`alone`] and [`evictions`] need the API server only: what controllers would write into a status, the tests write
-//! themselves. [`whole`] and [`drains`] have Kueue, the scheduler and nodes; [`day`] and [`nodes`] have two hundred nodes
-//! with teams at work, and [`foresight`] asks in many small cases whether Kueue does what our model of it says.
+//! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the
+//! tests write themselves. [`whole`] and [`drains`] have Kueue, the scheduler and nodes; [`day`] and [`nodes`] have two
+//! hundred nodes with teams at work, and [`foresight`] asks in many small cases whether Kueue does what our model of it
+//! says.
 
 mod alone;
+mod answers;
 mod day;
 mod drains;
 mod evictions;

@@ -526,7 +526,7 @@ impl Work {
     ) {
         let name = format!("{namespace}/{pool}-svc-{service}-{}", at / 40);
         let budget: NamespacedName = name.parse().expect("a namespace and a name");
-        let seen = BudgetSeen { allowed: 4, healthy: 40, desired: 36, expected: 40 };
+        let seen = BudgetSeen { allowed: 4, healthy: 40, desired: 36, expected: 40, always_allow: false };
         self.budgets.entry(budget.clone()).or_insert(seen);
         let pod = pod(&format!("{name}-{at:05}"), node, requests);
         self.pods.push(PodSeen { budgets: vec![budget], ..pod });

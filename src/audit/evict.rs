@@ -8,7 +8,7 @@ use super::pods::is_exempt;
 use crate::effect::marks::{ASKED, SUSPENDED};
 use crate::effect::{Action, ClusterAction, Fact, Subject};
 use crate::ids::{NamespacedName, NodeName, Uid};
-use crate::observed::{PodPhase, PodSeen};
+use crate::observed::{BudgetSeen, PodPhase, PodSeen};
 use crate::plan::Reason;
 
 const GANGS: &str = "whole gangs or none";
@@ -128,7 +128,8 @@ pub fn disruption_budgets(case: &Case<'_>, found: &mut Found) {
                 found.step(BUDGETS, &step.id, format!("{} disruption budgets select {}", pod.budgets.len(), pod.name));
             }
             for name in &pod.budgets {
-                let spare = budgets.get(name).is_some_and(|seen| seen.healthy >= seen.desired && seen.desired > 0);
+                let spare = |seen: &BudgetSeen| seen.always_allow || (seen.healthy >= seen.desired && seen.desired > 0);
+                let spare = budgets.get(name).is_some_and(spare);
                 if pod.ready || !spare {
                     going.entry(name).or_default().insert(&pod.uid);
                 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::launch::{Taint, TaintEffect};
+use crate::ids::FleetUid;
 use crate::observed::NodeSeen;
 
 /// Which pool a node belongs to.
@@ -45,11 +46,23 @@ pub struct Mark {
     /// The node was cordoned by somebody else before: that part is not ours to lift.
     #[serde(default)]
     pub cordoned_before: bool,
+    /// Whose mark it is: a cluster may hold several fleets, and each lifts its own. None in marks of long ago.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetUid>,
 }
 
 impl Mark {
     pub fn new(since: Timestamp, why: &str) -> Self {
-        Self { since, why: why.into(), cordoned_before: false }
+        Self { since, why: why.into(), cordoned_before: false, fleet: None }
+    }
+
+    pub fn of(self, fleet: &FleetUid) -> Self {
+        Self { fleet: Some(fleet.clone()), ..self }
+    }
+
+    /// Whether it is another fleet's.
+    pub fn is_foreign(&self, fleet: &FleetUid) -> bool {
+        self.fleet.as_ref().is_some_and(|whose| whose != fleet)
     }
 
     pub fn text(&self) -> String {

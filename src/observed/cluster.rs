@@ -143,6 +143,9 @@ pub struct BudgetSeen {
     pub healthy: u32,
     pub desired: u32,
     pub expected: u32,
+    /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready may always go.
+    #[serde(default)]
+    pub always_allow: bool,
 }
 
 /// An object of a kind that we write.
@@ -287,6 +290,15 @@ impl<'de> Deserialize<'de> for ObjectKey {
 impl fmt::Display for GangName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
+    }
+}
+
+impl BudgetSeen {
+    /// Whether this pod's eviction takes from what is allowed, as the API server counts it. A pod that never ran does
+    /// not, and one that is not ready only where the others are too few: else one that crashes would stay for ever.
+    pub fn is_asked_for(&self, pod: &PodSeen) -> bool {
+        let enough = self.healthy >= self.desired && self.desired > 0;
+        pod.phase == PodPhase::Running && (pod.ready || !(self.always_allow || enough))
     }
 }
 

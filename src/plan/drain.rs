@@ -16,7 +16,7 @@ use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing,
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::{Keeper, PodPhase, PodSeen, WorkloadSeen};
+use crate::observed::{Keeper, PodSeen, WorkloadSeen};
 
 /// How hard a node may be emptied.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +84,7 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     let generation = slot.generation();
     let mut made = Steps::new(purpose.clone());
     if slot.mark.is_none() {
-        let mark = Mark::new(view.now, purpose.why);
+        let mark = Mark::new(view.now, purpose.why).of(view.fleet);
         let action = Action::Cluster(ClusterAction::Cordon { node: node.clone(), mark });
         // What a node may lose where nobody was let on it is more than what it may lose in service.
         let is_starting = slot.node.is_some_and(|(_, seen)| is_starting(seen));
@@ -272,14 +272,14 @@ impl Allowance {
     pub(super) fn take(&mut self, view: &View<'_>, pods: &[&PodSeen]) -> Option<NamespacedName> {
         let budgets = view.input.observed.cluster.budgets.seen();
         let mut wanted: BTreeMap<&NamespacedName, i32> = BTreeMap::new();
-        // A budget does not count pods that do not run.
-        for pod in pods.iter().filter(|pod| pod.phase == PodPhase::Running) {
-            for budget in &pod.budgets {
+        for pod in pods {
+            let asked = |name: &&NamespacedName| budgets.get(*name).is_none_or(|budget| budget.is_asked_for(pod));
+            for budget in pod.budgets.iter().filter(asked) {
                 *wanted.entry(budget).or_insert(0) += 1;
             }
         }
         let left = |name: &NamespacedName, known: &BTreeMap<NamespacedName, i32>| {
-            known.get(name).copied().or_else(|| budgets.get(name).map(|budget| budget.allowed)).unwrap_or(i32::MAX)
+            known.get(name).copied().or_else(|| budgets.get(name).map(|budget| budget.allowed)).unwrap_or(0)
         };
         if let Some((short, _)) = wanted.iter().find(|(name, count)| left(name, &self.0) < **count) {
             return Some((*short).clone());
@@ -301,7 +301,7 @@ pub fn suspend(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &
     let mut takes = (2, 60);
     if let Some(checkpoint) = checkpoint.filter(|one| one.signal == Signal::Annotation && !is_hard) {
         if !workload.marks.contains_key(ASKED) {
-            let mark = Mark::new(view.now, made.purpose.why);
+            let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
             let action = Action::Cluster(ClusterAction::Ask { workload: uid.clone(), mark });
             made.push(step_id("ask", &workload.name, 0), action, holds.to_vec(), (1, 2));
         }
@@ -310,7 +310,7 @@ pub fn suspend(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &
         made.push(step_id("saved", &workload.name, 0), Action::Await(saved), vec![], (1, within_secs));
         takes.1 += within_secs;
     }
-    let mark = Mark::new(view.now, made.purpose.why);
+    let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
     let action = Action::Cluster(ClusterAction::Suspend { workload: uid.clone(), mark });
     made.push(step_id("suspend", &workload.name, 0), action, holds.to_vec(), takes);
     made.disturbs(view, view.harm.hit_workload(uid), &[]);

@@ -82,7 +82,8 @@ fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
         None => things.contains(&course.on),
     };
     let held_wanted = |held: &Held| match node {
-        Some(node) => held.wanted.contains(node.as_str()),
+        // Of the pools only the node's slot was asked, so whatever of a pool waits is about it.
+        Some(_) => matches!(held.what, Thing::Pool(_)),
         None => things.contains(&held.what),
     };
     let courses = draft.courses.iter().filter(|course| !course_wanted(course)).map(|course| &course.on);

@@ -214,7 +214,8 @@ impl<'a> Harm<'a> {
         // A workload is suspended as a whole, and its controller asks no budget. Two budgets on one pod are an error
         // that the eviction API answers for ever.
         if pod.workload.is_none() {
-            let says_no = |name: &&NamespacedName| self.budgets.get(*name).is_some_and(|budget| budget.allowed <= 0);
+            let asks = |budget: &BudgetSeen| budget.allowed <= 0 && budget.is_asked_for(pod);
+            let says_no = |name: &&NamespacedName| self.budgets.get(*name).is_some_and(asks);
             let no = pod.budgets.iter().filter(|name| pod.budgets.len() > 1 || says_no(name));
             found.blocked_by.extend(no.cloned());
         }

@@ -7,11 +7,11 @@ use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, resume, step_id};
 use super::types::*;
 use super::view::{Body, SlotView, View};
-use crate::effect::marks::{ASKED, CORDON, SUSPENDED};
+use crate::effect::marks::{ASKED, CORDON, Mark, SUSPENDED};
 use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange, PoolLedger, Thing};
 use crate::ids::{NodeName, PoolName, SlotId};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::WorkloadSeen;
+use crate::observed::{NodeSeen, WorkloadSeen};
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let reason = Reason::LeftOver;
@@ -24,9 +24,11 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     };
     let nodes = view.input.observed.cluster.nodes.seen();
     let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
+    let ours = |text: &str| !Mark::parse(text).is_foreign(view.fleet);
     // What has done its work keeps our marks: nobody reads them any more.
     let marked = |workload: &WorkloadSeen| {
-        !workload.finished && [SUSPENDED, ASKED].iter().any(|mark| workload.marks.contains_key(*mark))
+        let mut marks = [SUSPENDED, ASKED].into_iter().filter_map(|key| workload.marks.get(key));
+        !workload.finished && marks.any(|mark| ours(mark))
     };
     for (uid, workload) in view.input.observed.cluster.workloads.seen().iter().filter(|(_, one)| marked(one)) {
         let on = view.harm.quota_of(workload).map_or(Thing::Fleet, |quota| Thing::Quota(quota.clone()));
@@ -50,8 +52,10 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         draft.courses.push(Course { on, nodes, wanted, reason: reason.clone(), has_deadline, steps: made.steps });
     }
     let in_slots = || view.slots().filter_map(|(_, slot)| slot.node).map(|(name, _)| name);
-    let ours: LazyCell<BTreeSet<&NodeName>, _> = LazyCell::new(|| in_slots().collect());
-    for (name, node) in nodes.iter().filter(|(name, node)| node.annotation(CORDON).is_some() && !ours.contains(name)) {
+    let served: LazyCell<BTreeSet<&NodeName>, _> = LazyCell::new(|| in_slots().collect());
+    let left_over =
+        |name: &NodeName, node: &NodeSeen| node.annotation(CORDON).is_some_and(ours) && !served.contains(name);
+    for (name, node) in nodes.iter().filter(|(name, node)| left_over(name, node)) {
         let on = node
             .labels
             .get(crate::effect::marks::POOL)

@@ -46,15 +46,23 @@ use crate::effect::{Effects, digest_of};
 pub fn plan(input: &PlanInput) -> Plan {
     let view = View::new(input);
     let mut draft = Draft::default();
-    reservations::plan(input, &mut draft);
-    marks::pools(&view, &mut draft);
-    empty::listed_again(&view, &mut draft);
+    // What is asked of one node has nothing to do with what is bought, written or coming.
+    let is_whole = input.only_node.is_none();
+    if is_whole {
+        reservations::plan(input, &mut draft);
+        marks::pools(&view, &mut draft);
+        empty::listed_again(&view, &mut draft);
+    }
     slots::plan(&view, &mut draft);
-    objects::plan(input, &view.harm, &mut draft);
+    if is_whole {
+        objects::plan(input, &view.harm, &mut draft);
+    }
     tide::plan(&view, &mut draft);
     marks::plan(&view, &mut draft);
-    marks::orders(&view, &mut draft);
-    upcoming::plan(input, &view.harm, &mut draft);
+    if is_whole {
+        marks::orders(&view, &mut draft);
+        upcoming::plan(input, &view.harm, &mut draft);
+    }
     let left_out = gates::pass(&view, &mut draft);
     let mut held = draft.held;
     let steps = order::flatten(draft.courses, &mut held);

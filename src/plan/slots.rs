@@ -61,7 +61,9 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             }
         }
     }
-    strays(view, draft);
+    if view.input.only_node.is_none() {
+        strays(view, draft);
+    }
 }
 
 /// Whether the plan is about this slot: where it is about one node, the others take nothing of any budget.

@@ -21,8 +21,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::Wrong;
 use super::bench::{Bench, Looked};
 use super::print;
-use crate::effect::{Action, EffectKey, Thing, Verb};
-use crate::ids::{InstanceType, NodeName, Uid, Zone};
+use crate::effect::{Action, EffectKey, Effects, Thing, Verb};
+use crate::ids::{NodeName, Uid};
 use crate::plan::{Consent, Held, Step, WaitingOn};
 use crate::round::recalls;
 use crate::units::{Duration, Usd};
@@ -42,8 +42,6 @@ const QUIET: u32 = 100;
 /// Between two of them, an operator's pace.
 const QUIET_PAUSE: Duration = Duration::secs(30);
 
-type Prices = BTreeMap<InstanceType, BTreeMap<Zone, Usd>>;
-
 /// What the law allows from some moment on.
 #[derive(Default)]
 struct Law {
@@ -61,8 +59,8 @@ struct Law {
     unasked: bool,
     /// Whoever ran when something was approved, and where.
     disturbed: BTreeSet<(Uid, NodeName)>,
-    /// What nodes for sale cost then.
-    prices: Prices,
+    /// What was approved last.
+    approved: Effects,
     /// What the last round came to, for whoever has to find out why.
     last: Vec<String>,
 }
@@ -151,12 +149,12 @@ impl Law {
         // came since, or for a price that rose.
         self.unasked |= self.learns(looked);
         let came = work(looked);
-        let prices = looked.input.observed.cloud.spot_prices.seen();
-        let is_new = self.unasked || !came.is_subset(&self.disturbed) || rose(&self.prices, prices);
+        let effects = &looked.plan.effects;
+        let is_new = self.unasked || !came.is_subset(&self.disturbed) || is_dearer(effects, &self.approved);
         if asks(looked) && (is_new || self.approvals == 0) {
             bench.approve()?;
             self.approvals += 1;
-            (self.unasked, self.prices) = (false, prices.clone());
+            (self.unasked, self.approved) = (false, effects.clone());
             self.disturbed.extend(came);
         }
         Ok(())
@@ -220,11 +218,10 @@ fn work(looked: &Looked) -> BTreeSet<(Uid, NodeName)> {
     pods.filter_map(|pod| Some((pod.owner.clone()?, pod.node.clone()?))).collect()
 }
 
-/// Whether a spot price is higher than it was, or was not known: they move by themselves.
-fn rose(before: &Prices, now: &Prices) -> bool {
-    let was = |kind: &InstanceType, zone: &Zone| before.get(kind).and_then(|zones| zones.get(zone));
-    let mut all = now.iter().flat_map(|(kind, zones)| zones.iter().map(move |(zone, price)| (kind, zone, price)));
-    all.any(|(kind, zone, price)| was(kind, zone).is_none_or(|was| price > was))
+/// Whether it costs more than what was approved: spot prices move, and of a node that cannot be had nobody says one.
+fn is_dearer(effects: &Effects, approved: &Effects) -> bool {
+    let before = |key: &EffectKey| approved.0.get(key).map_or(Usd::default(), |amount| amount.usd_hour);
+    effects.0.iter().any(|(key, amount)| amount.usd_hour > before(key))
 }
 
 fn narrow(count: usize) -> u32 {

@@ -83,6 +83,12 @@ fn a_drain_by_hand_moves_whole_gangs_keeps_budgets_and_leaves_what_belongs_to_th
     let ranks = eventually("the gang runs", 120, || Some(pods(&plane, name)).filter(|all| all.len() == 2));
     let node = ranks[0]["spec"]["nodeName"].as_str().unwrap().to_owned();
     furnish(&plane, web, &node, name);
+    // kubeflow/trainer#3304: a budget over all ranks protects them, and blocks whoever evicts for ever.
+    let all_ranks = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "ranks", "namespace": name},
+        "spec": {"minAvailable": "100%", "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "train-1"}}},
+    });
+    plane.api.create(&all_ranks).unwrap();
     // Two of api, one of cache, the agent, the bare one and the kubelet's own.
     let before =
         eventually("everything runs on one node", 60, || Some(on(&plane, web, &node)).filter(|all| all.len() == 6));

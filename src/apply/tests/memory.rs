@@ -49,6 +49,16 @@ fn a_removal_counts_from_when_it_happens_and_not_from_when_it_was_planned() {
 }
 
 #[test]
+fn a_removal_that_came_to_nothing_counts_from_the_next_try() {
+    let world = Fake::new();
+    world.runs(&request(0, 1));
+    world.remember(&[LedgerChange::Removing { slot: slot(0), at: world.now() }]);
+    world.0.borrow_mut().now += SignedDuration::from_mins(40);
+    go(&world, vec![terminate(0, "i-0")]);
+    assert_eq!(world.memory().pools["train"].removed, [(0, world.now())]);
+}
+
+#[test]
 fn a_crash_at_any_point_of_a_removal_counts_it_once() {
     for polls in 0.. {
         let world = Fake::new();

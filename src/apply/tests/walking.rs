@@ -114,6 +114,16 @@ fn waiting_ends_when_the_fact_holds() {
 }
 
 #[test]
+fn a_cordon_that_was_long_on_its_way_settles_from_its_answer() {
+    let world = Fake::new();
+    nodes(&world, &["a"]);
+    world.when("cordon a", |state| state.now += SignedDuration::from_hours(1));
+    let ran = go(&world, vec![cordon("a"), after(wait("settled", Fact::Settled("a".into())), &["cordon:a"])]);
+    assert!(ran.report.is_done(), "{:#?}", ran.events);
+    assert_eq!(world.count("slept"), 1);
+}
+
+#[test]
 fn those_that_wait_share_sleeps_and_calls() {
     let world = Fake::new();
     nodes(&world, &["a", "b", "c"]);

@@ -240,7 +240,7 @@ fn a_disruption_budget_gives_no_more_than_it_allows() {
     let with = |allowed: i32, budgets: &[&str], change: fn(&mut PodSeen)| {
         let mut bench = evicting(false, RECLAIM);
         let budgets: Vec<NamespacedName> = budgets.iter().map(|name| NamespacedName::new("team", name)).collect();
-        let seen = BudgetSeen { allowed, healthy: 3, desired: 2, expected: 3 };
+        let seen = BudgetSeen { allowed, healthy: 3, desired: 2, expected: 3, always_allow: false };
         edit(&mut bench.input.observed.cluster.budgets, |all| {
             all.extend(budgets.iter().map(|name| (name.clone(), seen.clone())));
         });

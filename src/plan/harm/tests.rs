@@ -70,7 +70,7 @@ fn budgets_block_only_what_is_evicted() {
     let guarded = |name: &str| PodSeen { budgets: vec![NamespacedName::new("vision", "web")], ..pod(name, "a", 1) };
     let queued = PodSeen { workload: Some("w".into()), ..guarded("vision/queued") };
     let mut input = input(vec![guarded("vision/web"), queued]);
-    let budget = BudgetSeen { allowed: 0, healthy: 1, desired: 1, expected: 1 };
+    let budget = BudgetSeen { allowed: 0, healthy: 1, desired: 1, expected: 1, always_allow: false };
     let budgets = BTreeMap::from([(NamespacedName::new("vision", "web"), budget)]);
     input.observed.cluster.budgets = Read::new(budgets, input.now);
     let harm = Harm::new(&input);

@@ -19,10 +19,12 @@ pub struct Budget<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Spec<'a> {
     #[serde(borrow)]
     selector: Option<Written<'a>>,
+    #[serde(borrow)]
+    unhealthy_pod_eviction_policy: Option<Text<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -82,7 +84,7 @@ pub struct Found {
 }
 
 pub fn found(budget: &Budget<'_>) -> Found {
-    let status = &budget.status;
+    let (status, policy) = (&budget.status, budget.spec.unhealthy_pod_eviction_policy.as_ref());
     Found {
         name: NamespacedName::new(budget.metadata.namespace.as_str(), budget.metadata.name.as_str()),
         seen: BudgetSeen {
@@ -90,6 +92,7 @@ pub fn found(budget: &Budget<'_>) -> Found {
             healthy: status.current_healthy,
             desired: status.desired_healthy,
             expected: status.expected_pods,
+            always_allow: policy.is_some_and(|policy| policy.as_str() == "AlwaysAllow"),
         },
         terms: budget.spec.selector.as_ref().map(terms),
     }

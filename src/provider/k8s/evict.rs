@@ -4,7 +4,7 @@
 //! the server passes over: the UID would never be checked, and a pod that took the name would go instead.
 
 use futures_util::stream::{self, StreamExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::wire::{Failure, Refused};
 use super::{K8s, kinds};
@@ -18,11 +18,12 @@ const FORCED_GRACE_SECS: u32 = 1;
 
 /// How a refusal names what refused.
 const BUDGET: &str = "poddisruptionbudget";
+const ENDING: &str = "NamespaceTerminating";
 
 pub async fn evict(k8s: &K8s, pods: &[(NamespacedName, Uid)], force: bool) -> Result<Done, ProviderError> {
     let told = pods.iter().map(|(name, uid)| async move {
         let answer = if force { delete(k8s, name, uid).await } else { ask(k8s, name, uid).await };
-        (name, answer.err())
+        (name, still_refused(k8s, name, uid, answer.err()).await)
     });
     let told: Vec<(&NamespacedName, Option<Failure>)> = stream::iter(told).buffered(AT_ONCE).collect().await;
     let mut refused = Vec::new();
@@ -36,6 +37,24 @@ pub async fn evict(k8s: &K8s, pods: &[(NamespacedName, Uid)], force: bool) -> Re
         }
     }
     Ok(Done::Evicted { refused })
+}
+
+/// In a namespace that ends every eviction is refused, also of a pod that is gone or on its way: the server looks at the
+/// namespace first. So the pod itself is looked at.
+async fn still_refused(k8s: &K8s, name: &NamespacedName, uid: &Uid, failure: Option<Failure>) -> Option<Failure> {
+    let ends = matches!(&failure, Some(Failure::Api(refused)) if refused.has_cause(ENDING));
+    if !ends {
+        return failure;
+    }
+    match k8s.wire.find(&kinds::pod(name.namespace.as_str(), &name.name)).await {
+        Ok(None) => None,
+        Ok(Some(bytes)) => {
+            let pod: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            let is_it = pod["metadata"]["uid"] == uid.as_str() && pod["metadata"]["deletionTimestamp"].is_null();
+            failure.filter(|_| is_it)
+        }
+        Err(_) => failure,
+    }
 }
 
 async fn ask(k8s: &K8s, name: &NamespacedName, uid: &Uid) -> Result<(), Failure> {
@@ -77,7 +96,7 @@ fn refusal(pod: &NamespacedName, failure: &Failure) -> Option<Verdict> {
             409 if refused.message.contains("UID") => Some(Verdict::Gone),
             429 => no(cause(refused), false, refused.retry_after_secs),
             // A budget that was overrun names itself, and no cause; it is counted anew in a moment.
-            403 if refused.kind == BUDGET || refused.has_cause("NamespaceTerminating") => {
+            403 if refused.kind == BUDGET || refused.has_cause(ENDING) => {
                 no(said(refused), false, refused.retry_after_secs)
             }
             // Nobody but a person can take one of the budgets away, or give us the right.

@@ -82,7 +82,8 @@ impl Budget {
             // The controller never writes less than none.
             _ => i32::try_from(healthy.saturating_sub(desired)).unwrap_or(i32::MAX),
         };
-        BudgetSeen { allowed, healthy, desired, expected }
+        let always_allow = self.spec.unhealthy == Unhealthy::AlwaysAllow;
+        BudgetSeen { allowed, healthy, desired, expected, always_allow }
     }
 }
 
