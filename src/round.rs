@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::compile::compile;
+use crate::compile::compile_beside;
+use crate::compile::outside::Outside;
 use crate::effect::{Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::{Fleet, Recalls, Target};
 use crate::ids::{FleetUid, NodeName, ReservationName, SlotId, TideName};
@@ -55,7 +56,7 @@ pub async fn input(
     let target = Target { standing: asked.standing, ..known.target_with(now, &recalls) };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = known.transitions_with(now, tomorrow, &recalls);
-    let desired = compile(&target);
+    let desired = compile_beside(&target, &Outside::of(&cluster));
     let rehearsed = world.cluster.rehearse(&moved(&desired, &cluster)).await;
     Ok(PlanInput {
         fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),

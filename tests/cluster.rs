@@ -2,8 +2,8 @@
 //!
 //! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the
 //! tests write themselves. [`whole`], [`drains`], [`rights`] and [`interruptions`] have Kueue, the scheduler and nodes;
-//! [`day`] has two hundred nodes with teams at work, and [`foresight`] asks in many small cases whether Kueue does what
-//! our model of it says.
+//! [`day`] and [`nodes`] have two hundred nodes with teams at work, and [`foresight`] asks in many small cases whether
+//! Kueue does what our model of it says.
 
 mod alone;
 mod answers;
@@ -12,6 +12,7 @@ mod drains;
 mod evictions;
 mod foresight;
 mod interruptions;
+mod nodes;
 mod recorded;
 mod rights;
 mod teams;

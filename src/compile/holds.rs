@@ -106,6 +106,11 @@ pub fn uncounted(pool: &PoolSpec, nodes: u32) -> Resources {
     found
 }
 
+/// Whether a resource is an accelerator or a part of one.
+pub fn is_accelerator(resource: &ResourceName) -> bool {
+    resource.as_str().starts_with("nvidia.com/") || matches!(resource.as_str(), "amd.com/gpu" | "aws.amazon.com/neuron")
+}
+
 pub fn sum(parts: impl IntoIterator<Item = Resources>) -> Resources {
     let mut sum = Resources::new();
     for (resource, amount) in parts.into_iter().flatten() {

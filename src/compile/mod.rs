@@ -1,7 +1,7 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`loans`] and [`flavors`], priority classes and admission policies in [`tiers`], the files of mig-manager and the
+//! [`cohorts`], [`loans`], [`outside`] and [`flavors`], priority classes and admission policies in [`tiers`], the files of mig-manager and the
 //! device plugin in [`gpus`], a second scheduler's in [`scheduler`], what a node is launched with in [`nodes`]. Bodies
 //! are as the API server gives them back, quantities in their canonical form, so that they can be compared.
 //!
@@ -17,6 +17,7 @@ pub mod gpus;
 pub mod holds;
 pub mod loans;
 pub mod nodes;
+pub mod outside;
 pub mod quantity;
 pub mod queues;
 pub mod scheduler;
@@ -31,6 +32,7 @@ use serde_json::json;
 use crate::effect::{Desired, Object};
 use crate::fleet::Target;
 use crate::observed::{ObjectKey, ObjectKind};
+use outside::Outside;
 
 /// Where mig-manager and the device plugin look for their files.
 pub const GPU_OPERATOR: &str = "gpu-operator";
@@ -39,12 +41,17 @@ pub const OUR_NAMESPACE: &str = "tidewright-system";
 
 /// Everything that is wanted at the target's instant. Who is named comes before who names it.
 pub fn compile(target: &Target) -> Desired {
+    compile_beside(target, &Outside::default())
+}
+
+/// The same where some pods hold GPUs that no queue gave them.
+pub fn compile_beside(target: &Target, outside: &Outside) -> Desired {
     let mut objects = tiers::classes(target);
     objects.extend(gpus::config_maps(target));
     objects.extend(scheduler::config_map(target));
     objects.extend(flavors::objects(target));
-    objects.extend(cohorts::objects(target));
-    objects.extend(queues::objects(target));
+    objects.extend(cohorts::objects(target, outside));
+    objects.extend(queues::objects(target, outside));
     objects.extend(tiers::policies(target));
     objects.splice(0..0, namespaces(&objects));
     let wanted: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();

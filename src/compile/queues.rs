@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::outside::Outside;
 use super::{cohorts, holds, loans, quantity, tiers};
 use crate::effect::Object;
 use crate::fleet::Target;
@@ -50,11 +51,11 @@ pub struct Limits {
 }
 
 /// ClusterQueues first, then the LocalQueues that name them.
-pub fn objects(target: &Target) -> Vec<Object> {
+pub fn objects(target: &Target, outside: &Outside) -> Vec<Object> {
     let live = || target.standing.quotas.iter().filter(|(_, quota)| !quota.retire);
     let queues = live().map(|(name, quota)| {
         let key = ObjectKey::cluster(ObjectKind::ClusterQueue, &quota.cluster_queue);
-        Object::new(key, json!({"spec": cluster_queue(target, name, quota)}))
+        Object::new(key, json!({"spec": cluster_queue(target, outside, name, quota)}))
     });
     let local = live().flat_map(|(_, quota)| {
         let body = json!({"spec": {"clusterQueue": quota.cluster_queue}});
@@ -73,10 +74,10 @@ fn local_keys(quota: &QuotaSpec) -> impl Iterator<Item = ObjectKey> {
     names.map(|(namespace, queue)| ObjectKey::namespaced(ObjectKind::LocalQueue, namespace, queue))
 }
 
-fn cluster_queue(target: &Target, name: &QuotaName, quota: &QuotaSpec) -> Value {
+fn cluster_queue(target: &Target, outside: &Outside, name: &QuotaName, quota: &QuotaSpec) -> Value {
     let cohort = cohorts::above(&target.standing, name, quota);
     let flavors: Vec<_> =
-        shares(target, name, quota).into_iter().map(|share| (share.pool.clone(), own(&share))).collect();
+        shares(target, outside, name, quota).into_iter().map(|share| (share.pool.clone(), own(&share))).collect();
     let mut spec = json!({
         "namespaceSelector": tiers::namespace_selector(quota),
         "queueingStrategy": "BestEffortFIFO",
@@ -120,7 +121,7 @@ fn preemption(standing: &Standing, quota: &QuotaSpec, has_cohort: bool) -> Value
 }
 
 /// What a quota has of each pool: those that it has a share of as they are written, then those that only tides lend.
-pub fn shares(target: &Target, name: &QuotaName, quota: &QuotaSpec) -> Vec<Share> {
+pub fn shares(target: &Target, outside: &Outside, name: &QuotaName, quota: &QuotaSpec) -> Vec<Share> {
     let standing = &target.standing;
     let mut pools: Vec<&PoolName> = quota.pools.iter().collect();
     for loan in standing.tides.values().flat_map(|tide| &tide.loans).filter(|loan| loan.to == *name) {
@@ -128,10 +129,10 @@ pub fn shares(target: &Target, name: &QuotaName, quota: &QuotaSpec) -> Vec<Share
             pools.push(&loan.pool);
         }
     }
-    pools.into_iter().filter_map(|pool| share(target, name, pool)).collect()
+    pools.into_iter().filter_map(|pool| share(target, outside, name, pool)).collect()
 }
 
-fn share(target: &Target, name: &QuotaName, pool_name: &PoolName) -> Option<Share> {
+fn share(target: &Target, outside: &Outside, name: &QuotaName, pool_name: &PoolName) -> Option<Share> {
     let standing = &target.standing;
     let (pool, now) = (standing.pools.get(pool_name)?, target.pools.get(pool_name)?);
     let each = standing.per_node(pool, &pool.layout);
@@ -144,6 +145,9 @@ fn share(target: &Target, name: &QuotaName, pool_name: &PoolName) -> Option<Shar
     let mut nominal = holds::Resources::new();
     if share.is_some() || !brought.is_empty() {
         nominal = amount(share.map_or(&Amount::Nodes(0), |share| &share.guarantee));
+        for (resource, off) in outside.off(target, pool_name).quotas.remove(name).into_iter().flatten() {
+            nominal.entry(resource).and_modify(|amount| *amount = amount.saturating_sub(off));
+        }
         nominal.extend(holds::uncounted(pool, now.nodes));
     }
     let or_nothing = |limit: Option<&Amount>| limit.map(amount).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The demo fleet by day and by night, and what single documents become.
 
 mod kueue;
+mod outside;
 mod parts;
 
 use std::path::Path;

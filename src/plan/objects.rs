@@ -140,7 +140,9 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
         Some((&wanted.key, lowers, waiting_on))
     });
     let stuck: Vec<(&ObjectKey, BTreeSet<Pair>, &WaitingOn)> = stuck.collect();
-    let gap = input.observed.cluster.workloads.gap();
+    // Pods that no queue knows of are part of what runs, and belong to the pool that their node says.
+    let cluster = &input.observed.cluster;
+    let gap = cluster.workloads.gap().or(cluster.pods.gap()).or(cluster.nodes.gap());
     changes.retain(|change| {
         let thing = || thing_of(input, &change.wanted.key);
         if let (Some(gap), false) = (gap, change.shift.raises.is_empty()) {

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 
 use super::*;
+use crate::compile::compile;
 use crate::effect::{CloudAction, ClusterAction, LedgerChange, Part, Recall, Subject};
 use crate::fleet::Target;
 use crate::fleet::testing::{at, fleet_in};

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tidewright::fleet::Target;
 use tidewright::observed::{ClusterSeen, ObjectKey, ObjectKind};
 use tidewright::queue::parse::requeued;
-use tidewright::queue::{Mode, PreemptReason, QueueState, Strategy, WorkloadUid};
+use tidewright::queue::{Mode, PreemptReason, QueueState, Strategy, WorkloadUid, apply, settle};
 
 use super::super::controlplane::plane::Settings;
 use super::super::controlplane::{Controlplane, eventually, kueue, shared};
@@ -53,6 +53,8 @@ struct Answer<'a> {
     /// With Kueue's reason, where it was not let in again meanwhile.
     happened: BTreeMap<String, Option<String>>,
     waits: BTreeMap<String, String>,
+    /// Why it is no hit, where something explains it.
+    because: Option<String>,
 }
 
 struct Stage<'a> {
@@ -171,7 +173,7 @@ impl Stage<'_> {
         self.cases.iter().for_each(act);
         let after = self.settled();
         let gone = evicted(&before, &after);
-        let answers = self.cases.iter().zip(told).map(|(case, told)| {
+        let answers = self.cases.iter().zip(told).zip(states).map(|((case, told), state)| {
             let ours = |all: &BTreeMap<JobName, Recorded>| -> BTreeMap<String, Recorded> {
                 let ours = all.iter().filter(|((namespace, _), _)| *namespace == case.name);
                 ours.map(|((_, job), one)| (job.clone(), one.clone())).collect()
@@ -187,9 +189,46 @@ impl Stage<'_> {
                 |job: &String| after[job].preempted.as_ref().and_then(|why| Some(why.split_once(':')?.0.to_owned()));
             let happened = of_case.map(|(_, job)| (job.clone(), why(job))).collect();
             let waits = after.iter().filter_map(|(job, one)| Some((job.clone(), one.waits.clone()?))).collect();
-            Answer { case, what, foretold, happened, waits }
+            let mut answer = Answer { case, what, foretold, happened, waits, because: None };
+            if !answer.is_exact() {
+                answer.because = self.explained(&answer, state, &before);
+            }
+            answer
         });
         answers.collect()
+    }
+
+    /// Jobs that are let in by one write are looked at one after the other, in the order in which Kueue hears of them.
+    /// Whether it did what the model says if one of them had come first.
+    fn explained(
+        &self,
+        answer: &Answer<'_>,
+        state: &QueueState,
+        before: &BTreeMap<String, Recorded>,
+    ) -> Option<String> {
+        let uid = |job: &str| before.get(job).map(|one| WorkloadUid::from(one.uid.as_str()));
+        let waiting: Vec<&String> = before.keys().filter(|job| !before[*job].admitted).collect();
+        let victims = |first: &str| -> Option<BTreeSet<String>> {
+            let mut world = state.clone();
+            let others: Vec<WorkloadUid> =
+                waiting.iter().filter(|job| **job != first).filter_map(|job| uid(job)).collect();
+            let mut gone = BTreeSet::new();
+            for active in [false, true] {
+                for other in &others {
+                    world.workloads.get_mut(other)?.active = active;
+                }
+                world.parked.clear();
+                gone.extend(foretold(&world).into_keys());
+                for decision in settle(&world) {
+                    apply(&mut world, &decision);
+                }
+            }
+            let named = before.iter().filter(|(_, one)| one.admitted && gone.iter().any(|uid| uid.as_str() == one.uid));
+            Some(named.map(|(job, _)| job.clone()).collect())
+        };
+        let happened: BTreeSet<String> = answer.happened.keys().cloned().collect();
+        let first = waiting.iter().find(|first| victims(first).as_ref() == Some(&happened))?;
+        Some(format!("several waited, and Kueue heard of {first} first: so the model says the same"))
     }
 
     fn settled(&self) -> BTreeMap<JobName, Recorded> {
@@ -221,8 +260,9 @@ impl Answer<'_> {
 
     fn told(&self) -> String {
         let waits = self.waits.iter().map(|(job, why)| format!("\n    {job} waits: {why}")).collect::<String>();
+        let because = self.because.as_deref().unwrap_or("nothing known explains it: the model is wrong here");
         format!(
-            "{}, {}: foretold {:?}, Kueue evicted {:?}\n{}{waits}",
+            "{}, {}: {because}: foretold {:?}, Kueue evicted {:?}\n{}{waits}",
             self.case.name,
             self.what,
             self.foretold,

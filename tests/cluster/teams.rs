@@ -15,7 +15,7 @@ use tidewright::load;
 use tidewright::queue::Mode;
 
 use super::super::controlplane::plane::Shared;
-use super::super::controlplane::{GpuNodes, eventually, gang, shared};
+use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, shared};
 use super::recorded::{self, JobName, Recorded};
 
 pub struct Scene {
@@ -72,14 +72,8 @@ impl Scene {
         std::fs::write(self.path().join("fleet.yaml"), text(self.name, documents)).unwrap();
     }
 
-    /// Runs the program and gives its exit code and its output.
     pub fn tidewright(&self, arguments: &[&str]) -> (i32, String) {
-        let mut command = Command::cargo_bin("tidewright").unwrap();
-        command.env("KUBECONFIG", &self.plane.kubeconfig).current_dir(self.path()).args(arguments);
-        let output = command.timeout(std::time::Duration::from_secs(400)).output().unwrap();
-        let [stdout, stderr] =
-            [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        (output.status.code().unwrap_or(-1), format!("{stdout}{stderr}"))
+        tidewright(&self.plane, self.path(), arguments)
     }
 
     #[track_caller]
@@ -200,6 +194,15 @@ impl Scene {
             eventually(&format!("{job:?} is gone"), 60, || (self.pods_there(job) == 0).then_some(()));
         }
     }
+}
+
+/// Runs the program and gives its exit code and its output.
+pub fn tidewright(plane: &Controlplane, directory: &Path, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::cargo_bin("tidewright").unwrap();
+    command.env("KUBECONFIG", &plane.kubeconfig).current_dir(directory).args(arguments);
+    let output = command.timeout(std::time::Duration::from_secs(400)).output().unwrap();
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    (output.status.code().unwrap_or(-1), format!("{stdout}{stderr}"))
 }
 
 fn text(name: &str, documents: Documents) -> String {

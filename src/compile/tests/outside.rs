@@ -1,0 +1,36 @@
+//! Pods that no queue admitted, and what is left to promise.
+
+use super::*;
+use crate::compile::outside::Outside;
+
+/// Two teams with eight GPUs each in a pool that holds 24; what is beside them, by namespace.
+fn beside(taken: &[(&str, u64)]) -> String {
+    let share = "shares: [{pool: train, guarantee: {gpus: 8}, borrow: {gpus: 8}, lend: {gpus: 8}}]";
+    let text =
+        format!("{POOL}{}{}", quota("a", &format!("cohort: x, {share}")), quota("b", &format!("cohort: x, {share}")));
+    let mut outside = Outside::default();
+    for (namespace, gpus) in taken {
+        outside.add("train", namespace, "nvidia.com/gpu".into(), *gpus);
+    }
+    let desired = compile_beside(&fleet(&text).target_at(at("2026-06-08T12:00Z")), &outside);
+    let lines = quotas(&desired);
+    let lines = lines.lines().filter_map(|line| line.trim().strip_prefix("train: gpu "));
+    lines.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn what_runs_beside_the_queues_is_promised_to_nobody() {
+    // The cohort's, a's, b's.
+    assert_eq!(beside(&[]), "8, 8 +8 -8, 8 +8 -8");
+    assert_eq!(beside(&[("a", 3)]), "8, 5 +8 -5, 8 +8 -8", "what a team runs is its own");
+    assert_eq!(beside(&[("a", 10)]), "6, 0 +8 -0, 8 +8 -8", "what is more was free");
+    assert_eq!(beside(&[("kube-system", 5)]), "3, 8 +8 -8, 8 +8 -8", "and so is what belongs to nobody");
+    assert_eq!(beside(&[("else", 14)]), "5 +8 -5, 5 +8 -5", "then all have less");
+    assert_eq!(beside(&[("a", 2), ("else", 13)]), "3 +8 -3, 6 +8 -6", "in proportion to what is left");
+    assert_eq!(beside(&[("else", 99)]), "0 +8 -0, 0 +8 -0");
+    let mut other = Outside::default();
+    other.add("elsewhere", "a", "nvidia.com/gpu".into(), 4);
+    let target = fleet(&format!("{POOL}{}", quota("a", "shares: [{pool: train, guarantee: {gpus: 8}}]")));
+    let target = target.target_at(at("2026-06-08T12:00Z"));
+    assert_eq!(compile_beside(&target, &other), compile(&target));
+}
