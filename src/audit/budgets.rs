@@ -68,11 +68,19 @@ pub fn removals_an_hour(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-/// Where the documents ask for more removal than `desiredShrinkPercent` of all nodes, the removals of this plan are
-/// covered by an approval that is open.
+/// Whether a slot's node is on its way out because nobody wants it: that was let through when it was begun.
+fn is_leaving(case: &Case<'_>, slot: &SlotId) -> bool {
+    let known = case.ledger_slot(slot);
+    let node = known.and_then(|known| known.node.as_ref().or_else(|| case.node_of(known.instance.as_ref()?)));
+    let mark = node.and_then(|node| case.node(node)).and_then(|node| node.annotation(CORDON)).map(Mark::parse);
+    mark.is_some_and(|mark| mark.why == "remove")
+}
+
+/// Where the documents ask for more removal than `desiredShrinkPercent` of all nodes, the removals that this plan begins
+/// are covered by an approval that is open.
 pub fn removal_is_approved(case: &Case<'_>, found: &mut Found) {
     let removing: Vec<(&Step, &SlotId)> = terminates(case)
-        .filter(|(at, _, _)| matches!(case.reason(*at), Reason::NotWanted))
+        .filter(|(at, _, slot)| matches!(case.reason(*at), Reason::NotWanted) && !is_leaving(case, slot))
         .map(|(_, step, slot)| (step, slot))
         .collect();
     let Some((first, _)) = removing.first() else { return };
@@ -83,7 +91,8 @@ pub fn removal_is_approved(case: &Case<'_>, found: &mut Found) {
         let slots = case.pool_ledger(name).into_iter().flat_map(|pool| &pool.slots);
         for (index, _) in slots.filter(|(_, slot)| slot.instance.is_some() || slot.node.is_some()) {
             all += 1;
-            unwanted += u64::from(pools.contains(name) && *index >= wanted);
+            let begins = *index >= wanted && !is_leaving(case, &SlotId::new(name, *index));
+            unwanted += u64::from(pools.contains(name) && begins);
         }
     }
     if unwanted * 100 <= u64::from(case.standing().limits.desired_shrink_percent) * all {

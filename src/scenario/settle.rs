@@ -12,7 +12,8 @@
 //!
 //! **What may change meanwhile.** When a tide turns, or capacity begins or ends, the documents ask for something else,
 //! and the bound is counted anew from there. A machine that the cloud takes away disturbs the quiet when its time has
-//! come, and so does a gang that has done its work: what waited for its nodes goes on. Nothing else is excused.
+//! come, so does a gang that has done its work (what waited for its nodes goes on), and so does a pod beside the queues
+//! (quotas follow it). Nothing else is excused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,7 @@ use crate::effect::{Action, EffectKey, Effects, Thing, Verb};
 use crate::ids::{NodeName, Uid};
 use crate::plan::{Consent, Held, Step, WaitingOn};
 use crate::round::recalls;
+use crate::status::EventKind;
 use crate::units::{Duration, Usd};
 
 /// Rounds that are not for the work itself: to know what became of what was in flight, to write it down, to undo marks.
@@ -57,6 +59,8 @@ struct Law {
     approvals: u32,
     /// A plan wanted something that no approval had seen.
     unasked: bool,
+    /// Something was not done, because the approval does not cover it.
+    refused: bool,
     /// Whoever ran when something was approved, and where.
     disturbed: BTreeSet<(Uid, NodeName)>,
     /// What was approved last.
@@ -116,7 +120,9 @@ impl Law {
             return Err(self.broken("it does not settle", looked));
         }
         self.looks(looked)?;
-        self.last = print::round(&bench.round()?);
+        let round = bench.round()?;
+        self.refused |= round.events.iter().any(|event| matches!(event.kind, EventKind::NotApproved { .. }));
+        self.last = print::round(&round);
         bench.sim.advance(PAUSE);
         if counts {
             (self.rounds, self.looks) = (self.rounds + 1, 0);
@@ -151,12 +157,10 @@ impl Law {
         let came = work(looked);
         let effects = &looked.plan.effects;
         let is_new = self.unasked || !came.is_subset(&self.disturbed) || is_dearer(effects, &self.approved);
-        let opened = bench.approval.as_ref().and_then(|digest| looked.input.ledger.head.approvals.get(digest));
-        let is_covered = opened.is_some_and(|opened| effects.within(&opened.left).is_ok());
-        if asks(looked) && !is_covered && (is_new || self.approvals == 0) {
+        if asks(looked) && (self.approvals == 0 || (self.refused && is_new)) {
             bench.approve()?;
             self.approvals += 1;
-            (self.unasked, self.approved) = (false, effects.clone());
+            (self.unasked, self.refused, self.approved) = (false, false, effects.clone());
             self.disturbed.extend(came);
         }
         Ok(())
@@ -211,7 +215,9 @@ fn ends(bench: &Bench) -> u32 {
     let ours = state.cloud.instances.values().filter(|found| found.tag.is_some() && found.state.serves());
     let notices = ours.filter(|found| found.notice.is_some()).count();
     let blocks = state.cloud.reservations.values().filter(|found| found.block.is_some()).count();
-    narrow(notices + 2 * blocks + state.cluster.working())
+    // A pod beside the queues takes what they may give away: each may come or go once.
+    let outside = state.cluster.observe(state.now).pods.seen().iter().filter(|pod| pod.workload.is_none()).count();
+    narrow(notices + 2 * blocks + state.cluster.working() + outside)
 }
 
 /// Work that runs, and where: a gang whose machine died comes back on another.

@@ -9,11 +9,12 @@ use super::bench::Bench;
 use super::settle;
 use crate::effect::marks::DRESSED;
 use crate::fleet::pool::Source;
-use crate::observed::ObjectKind;
+use crate::observed::{ObjectKind, PodSeen};
 use crate::units::Duration;
 
 /// Holds the fleet against one that was made from nothing. Only one that is done can be compared, and only as far as
-/// the documents alone decide: a person's orders, a block that was bought and racks of somebody else are not in them.
+/// the documents alone decide: a person's orders, a block that was bought, racks of somebody else, and quotas where pods
+/// run beside the queues, are not in them.
 pub fn as_from_nothing(bench: &mut Bench) -> Result<(), Wrong> {
     let looked = bench.look()?;
     let head = &looked.input.ledger.head;
@@ -36,9 +37,18 @@ pub fn as_from_nothing(bench: &mut Bench) -> Result<(), Wrong> {
     compare(bench, &twin)
 }
 
+/// Whether pods run beside the queues: quotas follow them, and they are not in the documents.
+fn is_crowded(bench: &Bench) -> bool {
+    let state = bench.sim.state();
+    let seen = state.cluster.observe(state.now);
+    let outside = |pod: &PodSeen| pod.workload.is_none() && pod.counts() && !pod.requests.is_empty();
+    seen.pods.seen().iter().any(outside)
+}
+
 /// Says what is different in two fleets of the same documents.
 pub fn compare(bench: &Bench, twin: &Bench) -> Result<(), Wrong> {
-    let (ours, theirs) = (picture(bench)?, picture(twin)?);
+    let crowded = is_crowded(bench);
+    let (ours, theirs) = (picture(bench, crowded)?, picture(twin, crowded)?);
     let differs = |key: &&String| ours.get(*key) != theirs.get(*key);
     let mut keys: Vec<&String> = ours.keys().chain(theirs.keys()).filter(differs).collect();
     keys.sort();
@@ -53,11 +63,12 @@ pub fn compare(bench: &Bench, twin: &Bench) -> Result<(), Wrong> {
 }
 
 /// What the documents decide: our objects, and what the node in each slot shows.
-fn picture(bench: &Bench) -> Result<BTreeMap<String, String>, Wrong> {
+fn picture(bench: &Bench, crowded: bool) -> Result<BTreeMap<String, String>, Wrong> {
     let state = bench.sim.state();
     let seen = state.cluster.observe(state.now);
     // A namespace is only needed to be there; work that came first may have made it.
     let ours = seen.objects.seen().iter().filter(|(key, _)| key.kind != ObjectKind::Namespace);
+    let ours = ours.filter(|(key, _)| !crowded || !matches!(key.kind, ObjectKind::ClusterQueue | ObjectKind::Cohort));
     let ours = ours.filter(|(_, found)| found.written.is_some());
     let mut all: BTreeMap<String, String> =
         ours.map(|(key, found)| (key.to_string(), found.body.to_string())).collect();
