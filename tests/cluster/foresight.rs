@@ -243,16 +243,22 @@ impl Stage<'_> {
         Some(format!("several waited, and Kueue heard of {first} first: so the model says the same"))
     }
 
+    /// What there is when Kueue is done; cases in which it goes round are not waited for.
     fn settled(&self) -> BTreeMap<JobName, Recorded> {
-        let mut last = recorded(self.plane, &self.namespaces);
-        let mut since = Instant::now();
         let began = Instant::now();
+        let (mut last, mut since) = (recorded(self.plane, &self.namespaces), Instant::now());
         while since.elapsed() < QUIET && began.elapsed() < Duration::from_secs(180) {
             std::thread::sleep(Duration::from_millis(500));
             let now = recorded(self.plane, &self.namespaces);
-            if now != last || now.values().any(|one| one.leaves) {
-                (last, since) = (now, Instant::now());
+            let round: BTreeSet<&String> =
+                now.iter().filter(|(_, one)| one.times() > 4).map(|((namespace, _), _)| namespace).collect();
+            let moves = |(job, one): (&JobName, &Recorded)| {
+                !round.contains(&job.0) && (one.leaves || last.get(job) != Some(one))
+            };
+            if now.iter().any(moves) {
+                since = Instant::now();
             }
+            last = now;
         }
         last
     }
