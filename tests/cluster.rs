@@ -1,9 +1,9 @@
 //! The provider of real clusters, against a real control plane.
 //!
 //! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the
-//! tests write themselves. [`whole`] and [`drains`] have Kueue, the scheduler and nodes; [`day`] and [`nodes`] have two
-//! hundred nodes with teams at work, and [`foresight`] asks in many small cases whether Kueue does what our model of it
-//! says.
+//! tests write themselves. [`whole`], [`drains`], [`rights`] and [`interruptions`] have Kueue, the scheduler and nodes;
+//! [`day`] and [`nodes`] have two hundred nodes with teams at work, and [`foresight`] asks in many small cases whether
+//! Kueue does what our model of it says.
 
 mod alone;
 mod answers;
@@ -11,8 +11,10 @@ mod day;
 mod drains;
 mod evictions;
 mod foresight;
+mod interruptions;
 mod nodes;
 mod recorded;
+mod rights;
 mod teams;
 mod whole;
 

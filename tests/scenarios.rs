@@ -59,6 +59,7 @@ scripts! {
     drift_is_named_and_put_back
     existing_node_disappears
     existing_nodes_are_claimed_and_released
+    finished_work_is_not_resumed
     first_fill
     foreign_work_is_waited_for
     freeze_holds_the_tide
@@ -94,6 +95,7 @@ scripts! {
     same_cut_loan_is_reclaimed
     second_apply_does_nothing
     service_moves_through_a_layout_change
+    shrink_before_they_join
     shrink_too_much_waits_for_approval
     shrink_within_the_hourly_budget
     sick_node_is_booted_then_replaced

@@ -285,6 +285,11 @@ fn long(path: &str, text: &str) -> Option<String> {
     (lines > most).then(|| format!("{path}: {lines} lines, and {most} are the most"))
 }
 
+/// Reasons are for people: who walks a plan does not ask why.
+fn asks_why(path: &str, text: &str) -> bool {
+    path.starts_with("src/apply/") && without_tests(&code(text)).contains("Reason")
+}
+
 fn lib(sources: &[Source]) -> &str {
     &sources.iter().find(|source| source.path == "src/lib.rs").unwrap().text
 }
@@ -323,6 +328,16 @@ fn every_word_stands_where_it_may() {
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn apply_knows_no_reasons() {
+    let sources = sources("src");
+    let code = sources.iter().filter(|source| !is_test(&source.path, &sources));
+    let wrong: Vec<&str> =
+        code.filter(|source| asks_why(&source.path, &source.text)).map(|source| source.path.as_str()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(asks_why("src/apply/turn.rs", "match step.reason { Reason::Wanted => {} }"));
 }
 
 #[test]

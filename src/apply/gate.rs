@@ -17,7 +17,7 @@ use crate::mistakes::{Mistake, is_on};
 use crate::observed::{
     CloudSeen, ClusterSeen, InstanceSeen, InstanceState, NodeSeen, Observed, Read, ReservationState,
 };
-use crate::plan::{Reason, Step, frozen_by_document};
+use crate::plan::{Step, Urgency, frozen_by_document};
 use crate::provider::World;
 use crate::status::EventKind;
 
@@ -282,8 +282,8 @@ fn frozen(
         Scope::Node(name) => nodes.contains(name),
     };
     // A drain before the end goes on; the next node can wait.
-    let has_deadline = matches!(walk.reason(step), Reason::Notice { .. } | Reason::CapacityEnds { .. })
-        && !matches!(step.action, Action::Cloud(CloudAction::Launch(_)));
+    let has_deadline =
+        step.urgency == Urgency::Deadline && !matches!(step.action, Action::Cloud(CloudAction::Launch(_)));
     let document = walk.input.target.standing.frozen.as_ref();
     let document = document.map(|reason| frozen_by_document(reason, walk.input.now));
     let stops = |freeze: &&Freeze| covers(&freeze.scope) && (freeze.all || !has_deadline);

@@ -15,7 +15,7 @@ use crate::effect::*;
 use crate::fleet::testing::fleet_in;
 use crate::ids::*;
 use crate::observed::{Market, Observed};
-use crate::plan::{Consent, Cost, Disruption, Plan, PlanInput, Reason, Step};
+use crate::plan::{Consent, Cost, Disruption, Plan, PlanInput, Reason, Step, Urgency};
 use crate::status::{Event, EventKind};
 use crate::units::Duration;
 use fake::{Fake, run};
@@ -66,6 +66,7 @@ fn step(id: &str, action: Action) -> Step {
         after: Vec::new(),
         requires: Vec::new(),
         reason: Reason::Wanted,
+        urgency: Urgency::Chosen,
         disruption: Disruption::default(),
         effects: Effects::default(),
         takes: (0, 0),

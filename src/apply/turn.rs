@@ -12,7 +12,7 @@ use super::{guards, intents, retry, spend};
 use crate::effect::{Action, CloudAction, ClusterAction, LaunchRequest, Ledger, LedgerChange, token};
 use crate::ids::{Digest, InstanceId, SlotId};
 use crate::mistakes::{Mistake, is_on};
-use crate::plan::{Reason, Step};
+use crate::plan::{Step, Urgency};
 use crate::provider::{Class, Done, ProviderError, Refusal};
 use crate::status::EventKind;
 
@@ -192,7 +192,7 @@ async fn count(
     slot: &SlotId,
     instance: &InstanceId,
 ) -> Result<bool, Turn> {
-    let by_choice = is_by_choice(walk, step);
+    let by_choice = step.urgency == Urgency::Chosen;
     let at = walk.world.clock.now();
     let guard = |ledger: &Ledger, _| {
         let found = ledger.slot(slot).cloned().unwrap_or_default();
@@ -233,21 +233,6 @@ async fn holds(
     }
     let why = format!("{slot} does not hold {instance} any more");
     Err(Turn::End(EventKind::Skipped { fact: None, why }))
-}
-
-/// Whether a removal counts against `nodesRemovedPerHour`: sick nodes, tides and what the cloud takes have budgets of
-/// their own.
-fn is_by_choice(walk: &Walk<'_>, step: &Step) -> bool {
-    !matches!(
-        walk.reason(step),
-        Reason::Sick { .. }
-            | Reason::Quarantined { .. }
-            | Reason::Notice { .. }
-            | Reason::CapacityEnds { .. }
-            | Reason::Resized
-            | Reason::Lent { .. }
-            | Reason::Returning { .. }
-    )
 }
 
 async fn remember(walk: &Walk<'_>, step: &Step, memory: &mut Memory, change: &LedgerChange) -> Result<(), Turn> {

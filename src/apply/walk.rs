@@ -19,7 +19,7 @@ use super::{ApplyError, Patience, Report, StopSignal};
 use crate::effect::{Action, Fact, Intent, Part, SETTLE, Subject, Verdict};
 use crate::ids::{Digest, FleetUid, StepId};
 use crate::observed::Observed;
-use crate::plan::{Plan, PlanInput, Reason, Step};
+use crate::plan::{Plan, PlanInput, Step};
 use crate::provider::World;
 use crate::status::{Event, EventKind};
 
@@ -91,22 +91,6 @@ impl<'a> Walk<'a> {
         if !std::mem::replace(&mut memory.started, true) {
             self.say(&step.id, EventKind::Started);
         }
-    }
-
-    /// Why a step is there; one that another needs is there for that one's reason.
-    pub(super) fn reason<'s>(&'s self, step: &'s Step) -> &'s Reason {
-        let mut reason = &step.reason;
-        // A plan has no longer chain than it has steps; one that goes in circles ends here too.
-        for _ in 0..self.plan.steps.len() {
-            match reason {
-                Reason::For(other) => match self.plan.step(other) {
-                    Some(other) => reason = &other.reason,
-                    None => break,
-                },
-                _ => break,
-            }
-        }
-        reason
     }
 
     fn say(&self, step: &StepId, kind: EventKind) {

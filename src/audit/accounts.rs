@@ -9,9 +9,10 @@ use crate::effect::{Action, CloudAction, ClusterAction, Effects, Object, Subject
 use crate::fleet::pool::Source;
 use crate::ids::{PoolName, QuotaName, SlotId};
 use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
-use crate::plan::{Consent, Held, Reason, WaitingOn};
+use crate::plan::{Consent, Held, Reason, Urgency, WaitingOn};
 
 const EFFECTS: &str = "the effects of a plan bound what its steps do";
+const URGENCY: &str = "what has its own budget has a reason for it";
 const CONSENT: &str = "who is disturbed by choice is asked for";
 const SLOTS: &str = "every slot that lacks a node is in a step or held";
 const OBJECTS: &str = "every object that differs is in a step or held";
@@ -98,22 +99,42 @@ fn drains(case: &Case<'_>, found: &mut Found) {
     }
 }
 
+fn is_standing(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Resized
+            | Reason::Lent { .. }
+            | Reason::Returning { .. }
+            | Reason::Sick { .. }
+            | Reason::Quarantined { .. }
+            | Reason::Notice { .. }
+            | Reason::CapacityEnds { .. }
+    )
+}
+
 /// A merge consents to tides, health and interruption. Whatever else disturbs work needs an approval.
 pub fn consent(case: &Case<'_>, found: &mut Found) {
     for (at, step) in disturbing(case) {
-        let standing = matches!(
-            case.reason(at),
-            Reason::Resized
-                | Reason::Lent { .. }
-                | Reason::Returning { .. }
-                | Reason::Sick { .. }
-                | Reason::Quarantined { .. }
-                | Reason::Notice { .. }
-                | Reason::CapacityEnds { .. }
-        );
+        let standing = is_standing(case.reason(at));
         let disturbs = case.pods.sent_by(at).iter().any(|pod| pod.counts() && !case.pods.is_leaving(pod));
         if disturbs && !standing && step.consent == Consent::Standing {
             found.step(CONSENT, &step.id, "it disturbs work and asks nobody");
+        }
+    }
+}
+
+/// What has a budget of its own, or goes on under a freeze, has a reason for it: who applies looks at no other.
+pub fn urgency(case: &Case<'_>, found: &mut Found) {
+    for (at, step) in case.each() {
+        let reason = case.reason(at);
+        let ends = matches!(reason, Reason::Notice { .. } | Reason::CapacityEnds { .. });
+        let fits = match step.urgency {
+            Urgency::Chosen => true,
+            Urgency::Granted => ends || is_standing(reason),
+            Urgency::Deadline => ends,
+        };
+        if !fits {
+            found.step(URGENCY, &step.id, format!("{:?} is not what its reason says", step.urgency));
         }
     }
 }

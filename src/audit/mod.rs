@@ -120,6 +120,7 @@ const LAWS: &[Law] = &[
     quotas::tier_order,
     accounts::effects,
     accounts::consent,
+    accounts::urgency,
     accounts::slots,
     accounts::objects,
 ];

@@ -352,6 +352,7 @@ impl Steps {
             effects: Effects::default(),
             takes,
             consent: self.purpose.consent,
+            urgency: self.purpose.reason.urgency(),
         });
     }
 

@@ -20,6 +20,7 @@ pub fn step(id: String, on: &Thing, action: Action, reason: &Reason) -> Step {
         // One request and its answer.
         takes: (1, 10),
         consent: Consent::Standing,
+        urgency: reason.urgency(),
     }
 }
 

@@ -66,6 +66,33 @@ pub struct Plan {
     pub left_out: Vec<Thing>,
 }
 
+impl Reason {
+    pub fn urgency(&self) -> Urgency {
+        match self {
+            Self::Notice { .. } | Self::CapacityEnds { .. } => Urgency::Deadline,
+            Self::Sick { .. }
+            | Self::Quarantined { .. }
+            | Self::Resized
+            | Self::Lent { .. }
+            | Self::Returning { .. } => Urgency::Granted,
+            _ => Urgency::Chosen,
+        }
+    }
+}
+
+/// How a step stands to limits and freezes. It follows from the reason, which is for people: who applies looks at this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Urgency {
+    /// Somebody chose it: a removal counts against the hourly limit.
+    #[default]
+    Chosen,
+    /// A merge consented to it once and for all, within budgets of its own: tides, health.
+    Granted,
+    /// The cloud takes it at an instant: only a freeze of everything stops what comes before.
+    Deadline,
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Step {
     pub id: StepId,
@@ -83,6 +110,8 @@ pub struct Step {
     /// Seconds, from and to.
     pub takes: (u64, u64),
     pub consent: Consent,
+    #[serde(default)]
+    pub urgency: Urgency,
 }
 
 /// Why a step is there. For people: nothing branches on it.

@@ -151,7 +151,9 @@ impl Law {
         let came = work(looked);
         let effects = &looked.plan.effects;
         let is_new = self.unasked || !came.is_subset(&self.disturbed) || is_dearer(effects, &self.approved);
-        if asks(looked) && (is_new || self.approvals == 0) {
+        let opened = bench.approval.as_ref().and_then(|digest| looked.input.ledger.head.approvals.get(digest));
+        let is_covered = opened.is_some_and(|opened| effects.within(&opened.left).is_ok());
+        if asks(looked) && !is_covered && (is_new || self.approvals == 0) {
             bench.approve()?;
             self.approvals += 1;
             (self.unasked, self.approved) = (false, effects.clone());

@@ -160,7 +160,7 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::effect::{Action, Effects, Fact, Thing};
-    use crate::plan::{Consent, Cost, Disruption, Reason, Step};
+    use crate::plan::{Consent, Cost, Disruption, Reason, Step, Urgency};
 
     fn plan(ids: &[&str]) -> Plan {
         let step = |id: &&str| Step {
@@ -174,6 +174,7 @@ mod tests {
             effects: Effects::default(),
             takes: (0, 0),
             consent: Consent::Standing,
+            urgency: Urgency::Chosen,
         };
         Plan {
             id: "p".into(),

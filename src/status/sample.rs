@@ -301,6 +301,7 @@ pub fn step(id: &str, on: Thing, action: Action, reason: Reason) -> Step {
         action,
         after: Vec::new(),
         requires: Vec::new(),
+        urgency: reason.urgency(),
         reason,
         disruption: Disruption::default(),
         effects: Effects::default(),

@@ -62,8 +62,15 @@ impl Controlplane {
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
         }))
         .unwrap();
+        self.service_account("default", name)
+    }
+
+    /// The kubeconfig of a service account that is there.
+    #[track_caller]
+    pub fn service_account(&self, namespace: &str, name: &str) -> PathBuf {
         let wanted = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}});
-        let granted = api.post(&format!("/api/v1/namespaces/default/serviceaccounts/{name}/token"), &wanted).unwrap();
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let granted = self.api.post(&path, &wanted).unwrap();
         let token = granted["status"]["token"].as_str().unwrap();
         write_kubeconfig(&self.directory, name, &self.url, &self.certificates.authority, token)
     }

@@ -28,7 +28,7 @@ fn what_the_cloud_takes_and_what_is_sick_is_not_counted() {
     {
         let world = Fake::new();
         world.runs(&request(0, 1));
-        assert!(go(&world, vec![Step { reason, ..terminate(0, "i-0") }]).report.is_done());
+        assert!(go(&world, vec![Step { urgency: reason.urgency(), reason, ..terminate(0, "i-0") }]).report.is_done());
         assert_eq!(removals(&world), 0);
     }
     let world = Fake::new();

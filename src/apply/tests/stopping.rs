@@ -97,8 +97,8 @@ fn what_has_a_deadline_goes_on_under_a_freeze_that_is_not_of_all() {
     world.remember(&[freeze(Scope::Fleet, false)]);
     let reason = Reason::Notice { why: NoticeKind::BlockEnd, at: world.now() };
     let steps = || {
-        let ends = Step { reason: reason.clone(), ..cordon("a") };
-        vec![Step { reason: Reason::For("cordon:a".into()), ..cordon("b") }, ends]
+        let ends = |name: &str| Step { urgency: reason.urgency(), reason: reason.clone(), ..cordon(name) };
+        vec![ends("a"), ends("b")]
     };
     assert!(go(&world, steps()).report.is_done());
     world.remember(&[freeze(Scope::Pool("train".into()), true)]);
@@ -115,7 +115,7 @@ fn the_documents_freeze_stops_everything() {
     standing.frozen = Some("migration".into());
     frozen.target.standing = standing.into();
     let (stop, reason) = (StopSignal::default(), Reason::Notice { why: NoticeKind::BlockEnd, at: world.now() });
-    let steps = vec![Step { reason, ..cordon("a") }];
+    let steps = vec![Step { urgency: reason.urgency(), reason, ..cordon("a") }];
     let ran = try_go(&world, &frozen, steps, None, &patience(&stop)).unwrap();
     let by = "the Fleet document".to_string();
     assert_eq!(*ran.last("cordon:a"), EventKind::Frozen { by, reason: "migration".into() });

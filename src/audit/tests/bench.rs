@@ -357,6 +357,7 @@ impl Bench {
             action,
             after: after.iter().map(|id| StepId::from(*id)).collect(),
             requires: Vec::new(),
+            urgency: reason.urgency(),
             reason,
             disruption: Disruption::default(),
             effects: Effects::default(),

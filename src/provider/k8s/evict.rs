@@ -6,7 +6,8 @@
 use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
-use super::wire::{Failure, Refused};
+use super::slim::page;
+use super::wire::{Failure, Refused, escaped};
 use super::{K8s, kinds};
 use crate::ids::{NamespacedName, Uid};
 use crate::provider::{Done, ProviderError, Refusal};
@@ -46,15 +47,15 @@ async fn still_refused(k8s: &K8s, name: &NamespacedName, uid: &Uid, failure: Opt
     if !ends {
         return failure;
     }
-    match k8s.wire.find(&kinds::pod(name.namespace.as_str(), &name.name)).await {
-        Ok(None) => None,
-        Ok(Some(bytes)) => {
-            let pod: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-            let is_it = pod["metadata"]["uid"] == uid.as_str() && pod["metadata"]["deletionTimestamp"].is_null();
-            failure.filter(|_| is_it)
-        }
-        Err(_) => failure,
-    }
+    let query = format!("fieldSelector={}", escaped(&format!("metadata.name={}", name.name)));
+    let decode = |bytes: &[u8]| page(bytes, |pod: Value| Some(pod));
+    let found = k8s.wire.list(&kinds::pods(Some(name.namespace.as_str())), &query, decode).await;
+    let stays = |pod: &Value| {
+        let meta = &pod["metadata"];
+        meta["uid"] == uid.as_str() && meta["deletionTimestamp"].is_null()
+    };
+    // What cannot be read may still be there.
+    failure.filter(|_| found.map_or(true, |pods| pods.iter().any(stays)))
 }
 
 async fn ask(k8s: &K8s, name: &NamespacedName, uid: &Uid) -> Result<(), Failure> {
