@@ -17,7 +17,7 @@ const NEVER: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("kube_core", &["src/manifest/schema.rs"]),
     ("kube::", &["src/provider/k8s/"]),
-    ("serde_saphyr", &["src/manifest/", "src/hardware/", "src/cli/schema.rs"]),
+    ("serde_saphyr", &["src/manifest/", "src/hardware/", "src/cli/schema.rs", "src/queue/mode.rs"]),
     ("println!", &["src/cli/", "src/scenario/tests/mistakes/campaign.rs"]),
     ("print!", &["src/cli/"]),
     ("eprintln!", &["src/cli/"]),

@@ -18,6 +18,7 @@
 pub mod assign;
 pub mod cycle;
 pub mod fair;
+pub mod mode;
 pub mod model;
 pub mod parse;
 pub mod preempt;

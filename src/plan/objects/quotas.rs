@@ -11,8 +11,9 @@ use crate::fleet::target::Purpose;
 use crate::ids::{FlavorName, PoolName, ResourceName, WorkloadUid};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::plan::types::PlanInput;
+use crate::queue::mode::{configuration, mode};
 use crate::queue::parse::{Parts, parse, quotas, requeued};
-use crate::queue::{Mode, QueueState, predict_evictions};
+use crate::queue::{QueueState, predict_evictions};
 
 pub type Pair = (FlavorName, ResourceName);
 
@@ -138,11 +139,10 @@ pub fn evictions(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) ->
     told
 }
 
-/// How Kueue is configured is not in its API: fair sharing is off unless somebody turned it on.
 fn state(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> QueueState {
     let cluster = &input.observed.cluster;
     parse(&Parts {
-        mode: Mode::Classical,
+        mode: mode(cluster.objects.seen().get(&configuration()).map(|seen| &seen.body)),
         now: input.now,
         objects: overlaid(input, changes),
         workloads: cluster.workloads.seen(),

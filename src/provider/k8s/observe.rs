@@ -26,6 +26,7 @@ use crate::fleet::pool::Source;
 use crate::ids::{NamespacedName, NodeName, ResourceName, WorkloadUid};
 use crate::observed::{ClusterSeen, Gap, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, PodSeen, Read, WorkloadSeen};
 use crate::provider::Clock;
+use crate::queue::mode::configuration;
 
 /// Pods that have ended hold nothing, and a cluster keeps thousands of them.
 pub const NOT_OVER: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
@@ -300,6 +301,8 @@ async fn config_maps(k8s: &K8s, target: &Target) -> Found<Vec<(ObjectKey, Object
             found.extend(object(k8s, &key).await?);
         }
     }
+    // How Kueue chooses its victims is in no object of its API. Who may not read it hears what the default does.
+    found.extend(object(k8s, &configuration()).await.ok().flatten());
     Ok(found)
 }
 
