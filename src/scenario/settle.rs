@@ -147,7 +147,7 @@ impl Law {
     fn turns(&mut self, bench: &mut Bench, looked: &Looked) -> Result<(), Wrong> {
         let now = bench.sim.now();
         if turns(bench, self.since)? {
-            (self.before, self.tightest) = (self.rounds, None);
+            (self.before, self.tightest, self.unasked) = (self.rounds, None, true);
             self.work.clear();
         }
         self.since = now;
