@@ -315,6 +315,37 @@ fn a_fleet_converges_is_edited_and_converges_again() {
 }
 
 #[test]
+fn a_saved_plan_writes_what_it_says_and_nothing_else() {
+    let directory = fleet();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    run(&["apply", "--until-converged", "--yes"]);
+    let teams = directory.path().join("teams.yaml");
+    let before = std::fs::read_to_string(&teams).unwrap();
+    let guarantee = |gpus: &str| before.replacen("guarantee: {gpus: 32}", &format!("guarantee: {{gpus: {gpus}}}"), 1);
+    std::fs::write(&teams, guarantee("24")).unwrap();
+    let Answer { code, out, err } = run(&["plan", "--out", "plan.json"]);
+    assert_eq!(code, 2, "{out}{err}");
+    std::fs::write(&teams, guarantee("16")).unwrap();
+    let Answer { code, err, .. } = run(&["apply", ".", "plan.json"]);
+    assert!(code == 1 && err.contains("would be written differently"), "{err}");
+    std::fs::write(&teams, guarantee("24")).unwrap();
+    assert_eq!(run(&["apply", "plan.json", "--until-converged"]).code, 0);
+    let Answer { code, err, .. } = run(&["plan", "--at", "2030-01-01T00:00Z", "--out", "later.json"]);
+    assert!(code == 1 && err.contains("--at") && !directory.path().join("later.json").exists(), "{err}");
+}
+
+#[test]
+fn a_freeze_is_never_weakened_by_another() {
+    let directory = fleet();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    assert_eq!(run(&["freeze", "--all", "--reason", "incident 4711"]).code, 0);
+    let Answer { code, err, .. } = run(&["freeze", "--reason", "lunch"]);
+    assert!(code == 1 && err.contains("incident 4711"), "{err}");
+    let Answer { code, err, .. } = run(&["freeze", "--all", "--reason", "incident 4712"]);
+    assert!(code == 0 && err.contains("takes the place"), "{err}");
+}
+
+#[test]
 fn what_is_missing_is_said_and_lost_only_by_a_word() {
     let directory = fleet();
     run(directory.path(), &["apply", "--until-converged", "--yes"]);

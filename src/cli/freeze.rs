@@ -72,6 +72,17 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     }
     let freeze = |session: &Session| {
         exists(session, &scope)?;
+        let known = session.head()?.frozen.into_iter().find(|freeze| freeze.scope == scope);
+        if let Some(known) = known.as_ref().filter(|known| known.all && !arguments.all) {
+            let (by, reason, what) = (&known.by, &known.reason, named(&scope));
+            let why = format!(
+                "{what} is frozen with --all by {by}: {reason}. This would weaken it: say --all, or thaw it first"
+            );
+            return Err(fail(&why));
+        }
+        if let Some(known) = &known {
+            talk(&format!("this takes the place of the freeze by {}: {}", known.by, known.reason));
+        }
         let (by, at, reason) = (who(), session.now(), arguments.reason.clone());
         let freeze = Freeze { scope: scope.clone(), by, at, reason, all: arguments.all };
         session.remember(&LedgerChange::Freeze(freeze))?;

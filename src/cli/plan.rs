@@ -68,6 +68,9 @@ fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
             Some(at)
         }
     };
+    if at.is_some() && arguments.out.is_some() {
+        return Err(fail("--out saves a plan for `apply`, which works now: leave --at away, or --out"));
+    }
     let input = session.input(&Options { at, only: arguments.target.clone(), ..Options::default() })?;
     if let Some(path) = &arguments.save_input {
         write(path, &super::replay::save(&input, &session.directory, at.is_none()))?;
