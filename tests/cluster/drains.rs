@@ -6,10 +6,12 @@ use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, share
 use super::namespace;
 use super::whole::{fleet, pods, tidewright, workload};
 
-/// Pods that would rather be on this node, and go elsewhere when they must.
-fn liking(node: &str, more: &Value) -> Value {
+/// Pods that would rather be on this node of a rack, and go elsewhere in it when they must. Without the rack the
+/// scheduler would look at a part of a large cluster only, and that part need not hold the node.
+fn liking(node: &str, rack: &str, more: &Value) -> Value {
     let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
     let mut spec = json!({
+        "nodeSelector": {"rack": rack},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 100, "preference": term}]}},
@@ -33,15 +35,15 @@ fn replicas(namespace: &str, name: &str, count: u32, spec: &Value) -> Value {
 fn furnish(plane: &Controlplane, web: &str, node: &str, rack: &str) {
     let api = &plane.api;
     api.create(&namespace(web)).unwrap();
-    api.create(&replicas(web, "api", 2, &liking(node, &json!({})))).unwrap();
+    api.create(&replicas(web, "api", 2, &liking(node, rack, &json!({})))).unwrap();
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "api", "namespace": web},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "api"}}},
     });
     api.create(&budget).unwrap();
     let scratch = json!({"volumes": [{"name": "scratch", "emptyDir": {}}]});
-    api.create(&replicas(web, "cache", 1, &liking(node, &scratch))).unwrap();
-    let template = liking(node, &json!({"nodeSelector": {"rack": rack}}));
+    api.create(&replicas(web, "cache", 1, &liking(node, rack, &scratch))).unwrap();
+    let template = liking(node, rack, &json!({}));
     let agent = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": web},
         "spec": {"selector": {"matchLabels": {"app": "agent"}},
@@ -49,7 +51,7 @@ fn furnish(plane: &Controlplane, web: &str, node: &str, rack: &str) {
     });
     api.create(&agent).unwrap();
     for (name, annotations) in [("debug", json!({})), ("kubelets", json!({"kubernetes.io/config.mirror": "x"}))] {
-        let spec = liking(node, &json!({"nodeName": node}));
+        let spec = liking(node, rack, &json!({"nodeName": node}));
         let metadata = json!({"name": name, "namespace": web, "annotations": annotations});
         api.create(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).unwrap();
     }
