@@ -53,6 +53,7 @@ scripts! {
     cut_behind_a_drain
     dead_node_is_replaced
     deleted_document_is_forgotten
+    deleted_pool_waits_for_its_last_launch
     drain_by_hand
     drain_by_hand_keeps_budgets
     drain_takes_whole_gangs
@@ -72,6 +73,7 @@ scripts! {
     guard_stops_lending
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
+    hung_return_asks_nobody
     idle_never_touches_a_gang
     interrupted_fill_cuts_nothing_twice
     lost_is_not_what_was_just_launched

@@ -8,7 +8,7 @@ use super::evict::disturbing;
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Object, Subject, Thing, Verb};
 use crate::fleet::pool::Source;
 use crate::ids::{PoolName, QuotaName, SlotId};
-use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
+use crate::observed::{ObjectKey, ObjectKind, ObjectSeen, PodSeen};
 use crate::plan::{Consent, Held, Reason, Urgency, WaitingOn};
 
 const EFFECTS: &str = "the effects of a plan bound what its steps do";
@@ -71,7 +71,9 @@ fn drains(case: &Case<'_>, found: &mut Found) {
     for (at, step) in disturbing(case) {
         let mut wrong: BTreeSet<String> = BTreeSet::new();
         let says_itself = step.effects.0.keys().any(|key| takes.contains(&key.verb));
-        let disturbed = case.pods.sent_by(at).iter().filter(|pod| pod.counts() && !case.pods.is_leaving(pod));
+        // A pod that is on no node yet loses its place, and no work.
+        let runs = |pod: &PodSeen| pod.counts() && pod.node.is_some() && !case.pods.is_leaving(pod);
+        let disturbed = case.pods.sent_by(at).iter().filter(|pod| runs(pod));
         let mut judged = BTreeSet::new();
         for pod in disturbed {
             if let Some(slot) =

@@ -3,6 +3,8 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, resume, step_id};
 use super::types::*;
@@ -12,6 +14,9 @@ use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange, PoolLedger
 use crate::ids::{NodeName, PoolName, SlotId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, WorkloadSeen};
+
+/// A launch that was heard is listed within this.
+const SHOWS_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let reason = Reason::LeftOver;
@@ -95,7 +100,7 @@ pub fn orders(view: &View<'_>, draft: &mut Draft) {
 }
 
 /// Whether a node of which somebody said something at that time will not be seen again.
-fn is_gone(view: &View<'_>, node: &NodeName, at: jiff::Timestamp) -> bool {
+fn is_gone(view: &View<'_>, node: &NodeName, at: Timestamp) -> bool {
     let observed = &view.input.observed;
     let (Some(nodes), Some(_)) = (observed.cluster.nodes.whole(), observed.cloud.instances.whole()) else {
         return false;
@@ -145,8 +150,24 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
             drain_forgotten(draft, name, known);
             continue;
         }
+        let wanted = format!("let pool/{name} go: its document is gone");
+        if let Some(until) = answered_by(view, known) {
+            let effects = Default::default();
+            let (what, reason, waiting_on) = (thing(name), Reason::Bookkeeping, WaitingOn::Until(until));
+            let wanted = format!("{wanted}, and nobody knows yet what became of its last launch");
+            draft.held.push(Held {
+                what,
+                wanted,
+                reason,
+                effects,
+                disruption: Default::default(),
+                waiting_on,
+                done_by: None,
+            });
+            continue;
+        }
         let change = LedgerChange::Forgotten { pool: name.clone() };
-        bookkeeping(draft, name, "forget", change, format!("let pool/{name} go: its document is gone"));
+        bookkeeping(draft, name, "forget", change, wanted);
     }
     for (name, target) in targets {
         let from = target.renamed_from.as_ref().filter(|from| is_renamed(view, from));
@@ -155,6 +176,14 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
             bookkeeping(draft, name, "rename", change, format!("pool/{from} is now pool/{name}"));
         }
     }
+}
+
+/// When whatever a launch without an answer made will have shown itself, where that is still to come. Nobody sends it
+/// again: that could make a node that no document wants.
+fn answered_by(view: &View<'_>, known: &PoolLedger) -> Option<Timestamp> {
+    let asked = known.slots.values().filter_map(|slot| slot.intent.as_ref());
+    let until = asked.filter_map(|intent| intent.at.checked_add(SHOWS_WITHIN).ok()).max();
+    until.filter(|until| view.now < *until)
 }
 
 /// [`Mistake::DeletedFileDrains`].

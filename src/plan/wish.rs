@@ -55,6 +55,8 @@ pub enum Wish {
         pressure: PressureOf,
         state: CutState,
         rollout: bool,
+        /// It was ordered, and nobody is on the node.
+        ordered: bool,
     },
     Dress {
         reason: Reason,
@@ -127,7 +129,7 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     let cut = cut_wish(view, pool, slot);
     let outdated = is_outdated(view, pool, slot);
     // A node that is emptied for another reason is updated on the way.
-    if outdated && let Some(Wish::Cut { reason, pressure, state: CutState::NotOrdered, rollout }) = &cut {
+    if outdated && let Some(Wish::Cut { reason, pressure, state: CutState::NotOrdered, rollout, .. }) = &cut {
         return Some(Wish::Replace { reason: reason.clone(), pressure: *pressure, treated: None, rollout: *rollout });
     }
     if let Some(cut) = cut {
@@ -262,7 +264,10 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
             (Reason::Layout { from: from.cloned(), to: to.clone() }, pressure, !starting)
         }
     };
-    Some(Wish::Cut { reason, pressure, state, rollout })
+    // Who ordered it had a yes to it, or needed none: to bring it to its end, or to order it again, takes no other.
+    let nobody_left = slot.node.is_some_and(|(name, _)| view.harm.pods_on(name).is_empty());
+    let ordered = matches!(state, CutState::Underway | CutState::Again) && nobody_left;
+    Some(Wish::Cut { reason, pressure, state, rollout, ordered })
 }
 
 impl Wish {
@@ -306,6 +311,7 @@ impl Wish {
     pub fn consent(&self) -> Consent {
         match self {
             Self::Remove { voluntary: true, .. } | Self::Drain { .. } => Consent::Asked,
+            Self::Cut { ordered: true, .. } => Consent::Standing,
             Self::Replace { rollout: true, pressure, .. } | Self::Cut { rollout: true, pressure, .. } => {
                 if pressure.idle_only { Consent::Standing } else { Consent::Asked }
             }

@@ -40,12 +40,14 @@ pub struct Bench {
     pub watch: Rc<RefCell<Watch>>,
     /// How many gangs were submitted without a name.
     pub gangs: u32,
+    /// The plan of an operator who is slow.
+    kept: Option<Looked>,
     base: PathBuf,
     uid: FleetUid,
 }
 
 /// A plan that was judged, with what it was made from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Looked {
     pub input: PlanInput,
     pub plan: Audited,
@@ -103,7 +105,7 @@ impl Bench {
         let witness = Rc::clone(&watch);
         sim.watch(Box::new(move |state, deed, moment| witness.borrow_mut().see(state, deed, moment)));
         let (documents, base) = (Documents::default(), base.to_path_buf());
-        Self { sim, documents, fleet: None, approval: None, watch, gangs: 0, base, uid: "demo-0001".into() }
+        Self { sim, documents, fleet: None, approval: None, watch, gangs: 0, kept: None, base, uid: "demo-0001".into() }
     }
 
     /// Another world at the same instant, with the same documents and nothing in it.
@@ -150,6 +152,11 @@ impl Bench {
             Run::Plan => self.look().map(|looked| print::plan(&looked.plan)),
             Run::Steps => self.look().map(|looked| print::steps(&looked.plan)),
             Run::Apply => self.round().map(|round| print::round(&round)),
+            Run::KeepPlan => {
+                self.kept = Some(self.look()?);
+                Ok(Vec::new())
+            }
+            Run::ApplyKept => self.apply_kept().map(|round| print::round(&round)),
             Run::TwoOperators { seed, apart } => {
                 let rounds = self.two_rounds(*seed, apart.signed())?;
                 let one = |(number, round): (usize, &Round)| {
@@ -200,14 +207,36 @@ impl Bench {
 
     /// One round of the operator.
     pub fn round(&mut self) -> Result<Round, Wrong> {
-        let from = self.sim.now();
-        let (seen, mut events) = (RefCell::new(None), Vec::new());
+        let (from, seen, mut events) = (self.sim.now(), RefCell::new(None), Vec::new());
         let ended = {
             let mut tell = |event| events.push(event);
             let world = self.sim.world();
             let task = operate(self.fleet()?, &self.uid, world, self.approval.as_ref(), &seen, &mut tell);
             drive(task, || self.sim.crashed())
         };
+        self.ended(from, seen.into_inner(), events, ended)
+    }
+
+    /// A round of an operator who looked long ago.
+    fn apply_kept(&mut self) -> Result<Round, Wrong> {
+        let (from, mut events) = (self.sim.now(), Vec::new());
+        let kept = self.kept.take().ok_or_else(|| Wrong::new("no plan was kept").hint("write before it: keep plan"))?;
+        let ended = {
+            let mut tell = |event| events.push(event);
+            let task = carry_out(&kept, self.sim.world(), self.approval.as_ref(), &mut tell);
+            drive(task, || self.sim.crashed())
+        };
+        self.ended(from, Some(kept), events, ended)
+    }
+
+    /// What came of a round; none where the operator died.
+    fn ended(
+        &mut self,
+        from: Timestamp,
+        looked: Option<Looked>,
+        events: Vec<Event>,
+        ended: Option<Result<Ended, Wrong>>,
+    ) -> Result<Round, Wrong> {
         let ended = match ended {
             Some(ended) => ended?,
             None => {
@@ -216,7 +245,7 @@ impl Bench {
             }
         };
         self.check().map_err(|broken| Wrong::broken(broken).hint(print::round_hint(&events)))?;
-        Ok(Round { looked: seen.into_inner(), events, ended, from, to: self.sim.now() })
+        Ok(Round { looked, events, ended, from, to: self.sim.now() })
     }
 
     /// A round of two operators at once, who know nothing of each other; the seed says who is faster when.
@@ -417,8 +446,17 @@ async fn operate(
         Ok(looked) => looked,
         Err(why) => return Ok(Ended::Failed(why)),
     };
-    let (input, plan) = (looked.input.clone(), looked.plan.clone());
-    *seen.borrow_mut() = Some(looked);
+    *seen.borrow_mut() = Some(looked.clone());
+    carry_out(&looked, world, approval, tell).await
+}
+
+/// What becomes of a plan.
+async fn carry_out(
+    looked: &Looked,
+    world: World<'_>,
+    approval: Option<&Digest>,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Ended, Wrong> {
     let stop = StopSignal::default();
     let patience = Patience {
         // A node starts within this, and a gang saves its work; what takes longer is taken up by the next round.
@@ -428,7 +466,7 @@ async fn operate(
         concurrency: 8,
         stop: &stop,
     };
-    Ok(match apply(&plan, &input, approval, world, &patience, tell).await {
+    Ok(match apply(&looked.plan, &looked.input, approval, world, &patience, tell).await {
         Ok(report) => Ended::Done(report),
         Err(error @ ApplyError::Ledger(_)) => Ended::Failed(error.to_string()),
         Err(error) => return Err(Wrong::new(error.to_string())),

@@ -59,6 +59,10 @@ pub enum Run {
     Plan,
     Steps,
     Apply,
+    /// Whoever planned goes on with it later.
+    KeepPlan,
+    /// The plan that was kept, whatever has happened since.
+    ApplyKept,
     Converge {
         rounds: u32,
     },

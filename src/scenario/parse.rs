@@ -26,7 +26,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("advance", "advance 6h"),
     ("plan", "plan"),
     ("steps", "steps"),
-    ("apply", "apply"),
+    ("keep", "keep plan"),
+    ("apply", "apply [kept]"),
     ("converge", "converge [N rounds]"),
     ("rounds", "rounds N"),
     ("settle", "settle"),
@@ -125,8 +126,8 @@ pub fn command(item: &Item) -> Parsed {
         "weather" => Command::Weather { seed: words.parse("seed")?, deadly: words.take("deadly") },
         "calm" => Command::Calm,
         "clock" => Command::Clock(clock(&mut words)?),
-        "advance" | "plan" | "steps" | "apply" | "converge" | "rounds" | "settle" | "status" | "approve" | "two"
-        | "show" => Command::Run(run(name, &mut words)?),
+        "advance" | "plan" | "steps" | "keep" | "apply" | "converge" | "rounds" | "settle" | "status" | "approve"
+        | "two" | "show" => Command::Run(run(name, &mut words)?),
         _ => Command::Act(act(name, &mut words)?),
     };
     words.end()?;
@@ -181,6 +182,11 @@ fn run(name: &str, words: &mut Words) -> Result<Run, Wrong> {
         "advance" => Run::Advance(words.parse("length of time such as 6h")?),
         "plan" => Run::Plan,
         "steps" => Run::Steps,
+        "keep" => {
+            words.must("plan")?;
+            Run::KeepPlan
+        }
+        "apply" if words.take("kept") => Run::ApplyKept,
         "apply" => Run::Apply,
         "converge" => Run::Converge { rounds: words.count(&["rounds", "round"], MOST_ROUNDS)? },
         "rounds" => Run::Rounds(words.parse("number")?),

@@ -23,7 +23,9 @@ use super::Wrong;
 use super::bench::{Bench, Looked};
 use super::print;
 use crate::effect::{Action, EffectKey, Effects, Thing, Verb};
-use crate::ids::{NodeName, Uid};
+use crate::fleet::tide::Phase;
+use crate::ids::{NodeName, TideName, Uid};
+use crate::observed::WorkloadSeen;
 use crate::plan::{Consent, Held, Step, WaitingOn};
 use crate::round::recalls;
 use crate::status::EventKind;
@@ -79,6 +81,7 @@ pub fn settle(bench: &mut Bench) -> Result<Vec<String>, Wrong> {
         let (more, now) = rest(bench)?;
         (rounds, held) = (rounds + more, now);
     }
+    has_everything_back(&bench.look()?)?;
     let mut lines = vec![format!("settled after {rounds} rounds")];
     lines.extend(print::held(&held));
     Ok(lines)
@@ -206,6 +209,33 @@ impl Law {
         let wrong = Wrong::broken(format!("{what}: {rounds} of {most} rounds, {approvals} approvals:\n    {lines}"));
         wrong.hint(format!("the last round:\n    {last}"))
     }
+}
+
+/// While the tide is high, and nothing waits, nobody runs on what was lent in the same cut. Where a borrower has a share
+/// of its own in that pool, nobody can tell whose it runs on.
+fn has_everything_back(looked: &Looked) -> Result<(), Wrong> {
+    let (target, standing) = (&looked.input.target, &looked.input.target.standing);
+    let is_high = |tide: &TideName| matches!(target.tides.get(tide), None | Some(Phase::High));
+    if !looked.plan.held.is_empty() {
+        return Ok(());
+    }
+    let high = standing.tides.iter().filter(|(tide, _)| is_high(tide));
+    for (tide, loan) in high.flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan))) {
+        let same_cut = standing.pools.get(&loan.pool).is_some_and(|pool| pool.layout == loan.layout);
+        let Some(quota) = standing.quotas.get(&loan.to).filter(|_| same_cut) else { continue };
+        let shares = target.quotas.get(&loan.to).map(|quota| &quota.shares);
+        if shares.is_some_and(|shares| shares.contains_key(&loan.pool)) {
+            continue;
+        }
+        let holds = |workload: &&WorkloadSeen| {
+            let on_it = || workload.flavors.values().any(|flavor| flavor.as_str() == loan.pool.as_str());
+            workload.queue.as_str() == quota.cluster_queue && workload.reserved.is_some() && on_it()
+        };
+        if let Some(found) = looked.input.observed.cluster.workloads.seen().values().find(holds) {
+            return Err(Wrong::broken(format!("{} still runs on what {tide} lent of pool/{}", found.name, loan.pool)));
+        }
+    }
+    Ok(())
 }
 
 /// How often the world will disturb by itself: machines with a notice, Capacity Blocks, which begin and end, and gangs

@@ -18,9 +18,9 @@ pub fn draw(seed: u64) -> Case {
     let must = |text: String| Line { text, optional: false };
     let may = |text: String| Line { text, optional: true };
     let mut lines = vec![must(format!("start 2026-03-02T{:02}:00Z seed {seed}", dice.below(24)))];
-    if shape.own.is_some() {
-        let rack = |rack| format!("existing node rack-{rack} dgx-h100 gpus 8 labels rack=ours");
-        lines.extend((1..=RACKS).map(rack).map(must));
+    for (nodes, rack) in shape.racks() {
+        let node = |number| format!("existing node {rack}-{number} dgx-h100 gpus 8 labels rack={rack}");
+        lines.extend((1..=nodes).map(node).map(must));
     }
     lines.push(must(format!("fleet\n{}", fleet(&mut dice, &shape))));
     if shape.guard && dice.chance(70) {
@@ -46,12 +46,13 @@ pub fn draw(seed: u64) -> Case {
 
 /// One thing that happens, in one or more lines.
 fn event(dice: &mut Dice, shape: &mut Shape, story: &mut Story) -> Vec<String> {
-    match dice.below(10) {
+    match dice.below(12) {
         0..=2 => edit(dice, shape),
         3 => hardware(dice, shape),
         4 => work(dice, shape, story),
         5 => people(dice, shape, story),
         6 => fault(dice),
+        10 | 11 => trouble(dice, shape, story),
         7 => vec![format!("advance {}", dice.one(&["1m", "7m", "40m", "3h", "9h"]))],
         _ => vec!["maybe approve".into(), format!("rounds {}", dice.between(1, 5))],
     }
@@ -59,9 +60,6 @@ fn event(dice: &mut Dice, shape: &mut Shape, story: &mut Story) -> Vec<String> {
 
 /// Somebody merges another revision of the documents.
 fn edit(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
-    let size = |pool: &str, from: u64, to: u64| {
-        vec![format!("maybe edit \"nodes: {from} # {pool}\" -> \"nodes: {to} # {pool}\"")]
-    };
     match dice.below(12) {
         0..=2 => {
             let to = dice.between(1, RESERVED);
@@ -71,16 +69,8 @@ fn edit(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
             let to = dice.between(1, RESERVED);
             size("serve", std::mem::replace(&mut shape.serve, to), to)
         }
-        4 | 5 => {
-            shape.version += 1;
-            vec![format!("maybe edit \"version: {}\" -> \"version: {}\"", shape.version - 1, shape.version)]
-        }
-        6 if !shape.tide => {
-            let word = |halves: bool| if halves { "halves" } else { "whole" };
-            let (from, to) = (shape.halves, word(!shape.halves));
-            shape.halves = !from;
-            vec![format!("maybe edit \"layout: {}\\n  updates\" -> \"layout: {to}\\n  updates\"", word(from))]
-        }
+        4 | 5 => vec![image(shape)],
+        6 if !shape.tide => vec![layout(shape)],
         6 | 7 => {
             // What nobody has cannot be guaranteed: such an edit is refused, and passed over.
             let to = if shape.quota == 8 { 16 } else { 8 };
@@ -101,6 +91,77 @@ fn edit(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
         11 if shape.tide => vec!["recall nightly".into()],
         _ => vec![format!("maybe delete {}", dice.one(&["HealthPolicy/default", "TideSchedule/nightly"]))],
     }
+}
+
+fn size(pool: &str, from: u64, to: u64) -> Vec<String> {
+    vec![format!("maybe edit \"nodes: {from} # {pool}\" -> \"nodes: {to} # {pool}\"")]
+}
+
+/// Every node of the training pool has to be replaced.
+fn image(shape: &mut Shape) -> String {
+    shape.version += 1;
+    format!("maybe edit \"version: {}\" -> \"version: {}\"", shape.version - 1, shape.version)
+}
+
+/// The nodes that serve are cut otherwise.
+fn layout(shape: &mut Shape) -> String {
+    let word = |halves: bool| if halves { "halves" } else { "whole" };
+    let (from, to) = (shape.halves, word(!shape.halves));
+    shape.halves = !from;
+    format!("maybe edit \"layout: {}\\n  updates\" -> \"layout: {to}\\n  updates\"", word(from))
+}
+
+/// What is harmless alone and has hurt others together.
+fn trouble(dice: &mut Dice, shape: &mut Shape, story: &mut Story) -> Vec<String> {
+    let goes_round = |rounds: u64| format!("maybe approve\nrounds {rounds}");
+    match dice.below(6) {
+        // Nobody knows whether a launch was heard.
+        0 => {
+            let lost = format!("lag 10m 3 launches\nlose next answer done {} times", dice.between(1, 6));
+            let unheard = format!("fail next launch ambiguous {} times", dice.between(1, 2));
+            let mut lines = vec![if dice.chance(60) { lost } else { unheard }];
+            lines.extend(grow(shape));
+            lines.push(goes_round(2));
+            lines
+        }
+        // The next cut comes to nothing, and one is asked for: by the documents or by the tide.
+        1 => {
+            let fails = format!("maybe mig {} serve/{}", dice.one(&["fail", "fail", "hang"]), dice.below(2));
+            let cut = if shape.tide { "advance 9h".into() } else { layout(shape) };
+            vec![fails, cut, goes_round(4)]
+        }
+        // A service that nobody may evict stands in the way.
+        2 => {
+            story.services += 1;
+            let name = format!("web/api-{}", story.services);
+            let service = format!("maybe submit service {name} 2 x nvidia.com/gpu pool train pdb max 1");
+            vec![format!("{service}\nmaybe budget web/more for {name} min 1"), image(shape), goes_round(4)]
+        }
+        // Somebody works on what was lent when it has to come back.
+        3 if shape.tide => {
+            let submitted = format!("maybe submit gang batch 8{}", dice.one(&["", " saves 3m", " saves never"]));
+            let hours = ["advance 6h", "rounds 4", "advance 6h", "rounds 4", "advance 6h", "rounds 4"];
+            [submitted].into_iter().chain(hours.map(String::from)).collect()
+        }
+        // One who planned sleeps, and carries it out when others have long done so, and more.
+        3 | 4 => {
+            let mut lines = grow(shape);
+            let others = format!("{}\nadvance 10m\nmaybe kill train/{}", goes_round(2), dice.below(4));
+            lines.push(format!("maybe keep plan\n{others}\nadvance 10m\n{}\nmaybe apply kept", goes_round(4)));
+            lines
+        }
+        // Documents disappear, and with them whoever needs them.
+        _ => {
+            let (quota, pool) = if dice.chance(50) { ("vision", "train") } else { ("tuning", "sweep") };
+            vec![format!("maybe delete Quota/{quota}\nmaybe delete NodePool/{pool}"), goes_round(2)]
+        }
+    }
+}
+
+/// One more node to train on.
+fn grow(shape: &mut Shape) -> Vec<String> {
+    let to = (shape.train + 1).min(RESERVED);
+    size("train", std::mem::replace(&mut shape.train, to), to)
 }
 
 /// Machines and what runs on them break.
@@ -126,9 +187,11 @@ fn work(dice: &mut Dice, shape: &Shape, story: &mut Story) -> Vec<String> {
         2 => "maybe submit gang vision 16".into(),
         3 => {
             story.services += 1;
-            format!("submit service web/api-{} 2 x nvidia.com/gpu pool train pdb max 1", story.services)
+            format!("maybe submit service web/api-{} 2 x nvidia.com/gpu pool train pdb max 1", story.services)
         }
-        4 if story.services > 0 => format!("budget web/more for web/api-{} min 1", dice.between(1, story.services)),
+        4 if story.services > 0 => {
+            format!("maybe budget web/more for web/api-{} min 1", dice.between(1, story.services))
+        }
         5 if shape.tide => "maybe submit gang batch 8".into(),
         6 if shape.spot.is_some() => "maybe submit gang tuning 8".into(),
         6 if shape.block.is_some() => "maybe submit gang foundation 8 saves 3m".into(),

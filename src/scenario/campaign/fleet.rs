@@ -21,6 +21,8 @@ pub struct Shape {
     /// A pool of nodes that somebody else runs, and how many.
     pub own: Option<u64>,
     pub block: Option<Block>,
+    /// There is no cloud: somebody else runs every node.
+    pub bare: bool,
 }
 
 /// A pool on a Capacity Block.
@@ -34,7 +36,7 @@ pub enum Block {
     Wanted,
 }
 
-/// More nodes than a pool of this fleet ever has.
+/// The most nodes that a pool of this fleet ever has, and what is reserved for it.
 pub const RESERVED: u64 = 5;
 /// Nodes of our own hardware that are there.
 pub const RACKS: u64 = 3;
@@ -42,7 +44,7 @@ pub const RACKS: u64 = 3;
 impl Shape {
     pub fn draw(dice: &mut Dice) -> Self {
         let tide = dice.chance(40);
-        Self {
+        let mut drawn = Self {
             train: dice.between(1, 3),
             serve: dice.between(1, 3),
             version: 1,
@@ -57,7 +59,19 @@ impl Shape {
                 1 => Block::Coming,
                 _ => Block::Wanted,
             }),
+            bare: dice.chance(10),
+        };
+        if drawn.bare {
+            (drawn.spot, drawn.block) = (None, None);
         }
+        drawn
+    }
+
+    /// Nodes that are there before the fleet is: how many, and what the label `rack` says.
+    pub fn racks(&self) -> Vec<(u64, &'static str)> {
+        let mut racks = if self.bare { vec![(RESERVED, "train"), (RESERVED, "serve")] } else { Vec::new() };
+        racks.extend(self.own.map(|_| (RACKS, "ours")));
+        racks
     }
 
     /// Pools that have nodes with numbers from 0.
@@ -101,57 +115,34 @@ fn head(dice: &mut Dice, shape: &Shape) -> String {
     let spare = if dice.chance(40) { ", {onDemand: {max: 2}}" } else { "" };
     let layout = if shape.halves { "halves" } else { "whole" };
     let hardware = "[{name: dgx-h100, gpu: h100-sxm, gpus: 8, nvlinkDomain: 8, usdPerHour: 31.00}]";
+    let (cloud, usd) = if shape.bare { ("none", "") } else { ("sim", "hourlyUsd: 10000, ") };
+    let (trains, serves) = if shape.bare {
+        (existing("train"), existing("serve"))
+    } else {
+        (format!("{}{LAUNCH}", reserved("base", spare)), reserved("serving", ""))
+    };
+    let reservations = if shape.bare { "" } else { RESERVATIONS };
     format!(
         "kind: Fleet
 metadata: {{name: drawn}}
 spec:
   timeZone: UTC
-  cloud: {{sim: {{}}}}
+  cloud: {{{cloud}: {{}}}}
   kubernetes: {{sim: {{}}}}
-  limits: {{hourlyUsd: 10000, nodesRemovedPerHour: {removed}, desiredShrinkPercent: {shrink}}}
+  limits: {{{usd}nodesRemovedPerHour: {removed}, desiredShrinkPercent: {shrink}}}
   hardware: {hardware}
 ---
-kind: Reservation
-metadata: {{name: base}}
-spec:
-  id: cr-0000000000000000a
-  manage: observe
-  instanceType: p5.48xlarge
-  zone: us-west-2a
-  nodes: {RESERVED}
-  onDemand: {{end: never, match: targeted}}
----
-kind: Reservation
-metadata: {{name: serving}}
-spec:
-  id: cr-0000000000000000b
-  manage: observe
-  instanceType: p5.48xlarge
-  zone: us-west-2b
-  nodes: {RESERVED}
-  onDemand: {{end: never, match: targeted}}
----
-kind: NodePool
+{reservations}kind: NodePool
 metadata: {{name: train}}
 spec:
-  instanceType: p5.48xlarge
   nodes: {train} # train
-  capacity: [{{reservation: base}}{spare}]
-  launch:
-    image: {{ssmParameter: {{name: /images/gpu, version: 1}}}}
-    bootstrap: {{nodeadm: {{}}}}
-    subnets: {{tags: {{team: ml}}, zones: [us-west-2a]}}
-    securityGroups: {{tags: {{team: ml}}}}
-    role: node
-  updates: {{when: {when}, maxUnavailable: {at_once}}}
+{trains}  updates: {{when: {when}, maxUnavailable: {at_once}}}
 ---
 kind: NodePool
 metadata: {{name: serve}}
 spec:
-  instanceType: p5.48xlarge
   nodes: {serve} # serve
-  capacity: [{{reservation: serving}}]
-  layout: {layout}
+{serves}  layout: {layout}
   updates: {{when: drain, maxUnavailable: 1}}
 ---
 kind: GpuLayout
@@ -171,6 +162,44 @@ spec:
 "
     )
 }
+
+fn reserved(reservation: &str, spare: &str) -> String {
+    format!("  instanceType: p5.48xlarge\n  capacity: [{{reservation: {reservation}}}{spare}]\n")
+}
+
+fn existing(rack: &str) -> String {
+    format!("  instanceType: dgx-h100\n  capacity: [{{existing: {{labels: {{rack: {rack}}}}}}}]\n")
+}
+
+const RESERVATIONS: &str = "kind: Reservation
+metadata: {name: base}
+spec:
+  id: cr-0000000000000000a
+  manage: observe
+  instanceType: p5.48xlarge
+  zone: us-west-2a
+  nodes: 5
+  onDemand: {end: never, match: targeted}
+---
+kind: Reservation
+metadata: {name: serving}
+spec:
+  id: cr-0000000000000000b
+  manage: observe
+  instanceType: p5.48xlarge
+  zone: us-west-2b
+  nodes: 5
+  onDemand: {end: never, match: targeted}
+---
+";
+
+const LAUNCH: &str = "  launch:
+    image: {ssmParameter: {name: /images/gpu, version: 1}}
+    bootstrap: {nodeadm: {}}
+    subnets: {tags: {team: ml}, zones: [us-west-2a]}
+    securityGroups: {tags: {team: ml}}
+    role: node
+";
 
 const HEALTH: &str = "---
 kind: HealthPolicy

@@ -7,9 +7,10 @@ use petgraph::unionfind::UnionFind;
 use super::scene::Scene;
 use super::{GANG_WINDOW, Watch};
 use crate::effect::ClusterAction;
-use crate::effect::marks::{CORDON, HANDS_OFF, Mark, is_starting};
+use crate::effect::desired::LaidOut;
+use crate::effect::marks::{CORDON, HANDS_OFF, MIG_CONFIG, MIG_STATE, Mark, is_starting};
 use crate::ids::{NodeName, Uid};
-use crate::observed::GangName;
+use crate::observed::{GangName, NodeSeen};
 use crate::provider::sim::Deed;
 
 impl Watch {
@@ -23,9 +24,14 @@ impl Watch {
         }
         match action {
             ClusterAction::Cordon { node, mark } => self.update_budget(scene, node, mark),
-            ClusterAction::Cut { node, .. } => {
+            ClusterAction::Cut { node, laid_out, flip } => {
                 if let Some(seen) = scene.node(node).cloned() {
                     self.may_be_disturbed(scene, node, &seen, verb);
+                    if !flip && is_deaf(&seen, laid_out) {
+                        self.say(format!(
+                            "I11: {node} is cut by the label that it carries, and its mig-manager failed"
+                        ));
+                    }
                 }
             }
             ClusterAction::Evict { pods, force } => {
@@ -194,4 +200,10 @@ fn units(scene: &Scene<'_>, nodes: &[Option<NodeName>]) -> usize {
         }
     }
     (0..nodes.len()).map(|place| sets.find(place)).collect::<BTreeSet<_>>().len()
+}
+
+/// Whether its mig-manager failed, and hears only of another value.
+fn is_deaf(node: &NodeSeen, laid_out: &LaidOut) -> bool {
+    let has = |key: &str| node.labels.get(key).map(String::as_str);
+    has(MIG_STATE) == Some("failed") && has(MIG_CONFIG) == laid_out.labels.get(MIG_CONFIG).map(String::as_str)
 }

@@ -1,8 +1,10 @@
 //! Each invariant is broken once, past everything that should prevent it, and is seen.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::*;
+use crate::effect::desired::LaidOut;
 use crate::effect::marks::Mark;
 use crate::effect::{CloudAction, ClusterAction, LaunchRequest, PurchaseRequest, token};
 use crate::ids::{NodeName, SlotId, Uid, Zone};
@@ -272,6 +274,23 @@ fn i11_a_call_after_the_end_is_seen() {
     let mut bench = world("edit \"nodes: 3\\n  capacity\" -> \"nodes: 4\\n  capacity\"\n");
     let said = settle::stays_quiet(&mut bench).unwrap_err();
     assert!(said.broken && said.what.starts_with("in quiet round 1 somebody called"), "{}", said.what);
+}
+
+#[test]
+fn i11_a_cut_that_changes_nothing_is_seen() {
+    let failed = "label train/0 nvidia.com/mig.config=halves\nlabel train/0 nvidia.com/mig.config.state=failed\n";
+    let cut = |flip: bool, name: &str| {
+        let bench = world(failed);
+        let labels = BTreeMap::from([("nvidia.com/mig.config".to_string(), name.to_string())]);
+        let laid_out = LaidOut { labels, allocatable: BTreeMap::new(), absent: Vec::new() };
+        cordon(&bench, "train/0", "cut");
+        bench.sim.advance(Duration::secs(30));
+        in_cluster(&bench, ClusterAction::Cut { node: node(&bench, "train/0"), laid_out, flip });
+        bench
+    };
+    says(&cut(false, "halves"), "is cut by the label that it carries");
+    assert_eq!(cut(true, "halves").check(), Ok(()));
+    assert_eq!(cut(false, "thirds").check(), Ok(()));
 }
 
 #[test]

@@ -5,9 +5,7 @@ mod campaign;
 use std::path::Path;
 
 use super::*;
-use crate::apply::{Patience, StopSignal, apply};
 use crate::mistakes::{Mistake, making};
-use crate::units::Duration;
 
 /// Runs lines of a script in a world that may have begun.
 pub(super) fn play(bench: &mut Option<Bench>, text: &str) -> Result<(), String> {
@@ -19,10 +17,9 @@ pub(super) fn play(bench: &mut Option<Bench>, text: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// One story, or two with a plan between them that is carried out only after the second.
+/// A script in two parts.
 struct Story<'a> {
     before: &'a str,
-    meanwhile: Option<&'a str>,
     after: &'a str,
 }
 
@@ -30,24 +27,6 @@ impl Story<'_> {
     fn run(&self) -> Result<(), String> {
         let mut bench = None;
         play(&mut bench, self.before)?;
-        if let Some(meanwhile) = self.meanwhile {
-            let old = bench.as_mut().unwrap().look().map_err(|wrong| wrong.what)?;
-            play(&mut bench, meanwhile)?;
-            let world = bench.as_ref().unwrap();
-            let stop = StopSignal::default();
-            let patience = Patience {
-                per_wait: Duration::minutes(10),
-                total: None,
-                poll: Duration::secs(5),
-                concurrency: 8,
-                stop: &stop,
-            };
-            let mut tell = |_| {};
-            let approval = world.approval.as_ref();
-            let done = apply(&old.plan, &old.input, approval, world.sim.world(), &patience, &mut tell);
-            bench::drive(done, || false).unwrap().map_err(|error| error.to_string())?;
-            world.check()?;
-        }
         play(&mut bench, self.after)
     }
 
@@ -76,7 +55,7 @@ impl Story<'_> {
 
 macro_rules! script {
     ($name:literal) => {
-        Story { before: include_str!(concat!("../../../tests/scenarios/", $name, ".tw")), meanwhile: None, after: "" }
+        Story { before: include_str!(concat!("../../../tests/scenarios/", $name, ".tw")), after: "" }
     };
 }
 
@@ -142,7 +121,7 @@ expect no orphans
 
 #[test]
 fn a_launch_without_a_token_makes_two_nodes() {
-    let story = Story { before: ONE_NODE, meanwhile: None, after: LOST_LAUNCH };
+    let story = Story { before: ONE_NODE, after: LOST_LAUNCH };
     story.catches(Mistake::LaunchWithoutToken, "I1", "I1");
 }
 
@@ -152,13 +131,13 @@ fn a_token_without_the_zone_is_refused() {
     // another request to it; one that keeps them by region would answer with a mismatch for ever.
     let after =
         "fail next launch no-capacity 1 times\napply\napprove\nsettle\nexpect launches 1\nexpect ready train 1\n";
-    let story = Story { before: ONE_NODE, meanwhile: None, after };
+    let story = Story { before: ONE_NODE, after };
     story.only_the_judge_catches(Mistake::TokenWithoutZone, "token is not that of");
 }
 
 #[test]
 fn no_answer_is_not_a_no() {
-    let story = Story { before: ONE_NODE, meanwhile: None, after: LOST_LAUNCH };
+    let story = Story { before: ONE_NODE, after: LOST_LAUNCH };
     story.catches(Mistake::FallbackAfterNoAnswer, "I1", "I1");
 }
 
@@ -171,8 +150,8 @@ fn a_deleted_file_drains_nothing() {
 fn nothing_is_done_after_a_freeze() {
     script!("frozen_in_the_middle").catches(Mistake::EffectAfterFreeze, "the judge refuses", "I8");
     // The plan is older than the freeze: only whoever carries it out can see it.
-    let meanwhile = Some("freeze incident 4711\n");
-    let story = Story { before: ONE_NODE, meanwhile, after: "expect launches 0\n" };
+    let after = "keep plan\nfreeze incident 4711\napply kept\nexpect launches 0\n";
+    let story = Story { before: ONE_NODE, after };
     story.catches(Mistake::EffectAfterFreeze, "I8", "I8");
 }
 
@@ -186,15 +165,17 @@ fn what_is_on_a_node_is_listed_again() {
     // The node is cordoned and empty; then comes a pod that the scheduler had bound before.
     let begun = "approve\ncrash at-answer effect 1\napply\nadvance 1m\n";
     let before = format!("{ONE_NODE}settle\nedit \"version: 1\" -> \"version: 2\"\n{begun}");
-    let meanwhile = Some("submit bare web/late on train/0\nadvance 30s\n");
-    let story = Story { before: &before, meanwhile, after: "expect terminations 0\nexpect killed 0\n" };
+    let after =
+        "keep plan\nsubmit bare web/late on train/0\nadvance 30s\napply kept\nexpect terminations 0\nexpect killed 0\n";
+    let story = Story { before: &before, after };
     story.catches(Mistake::ListOnce, "I2", "I2");
 }
 
 #[test]
 fn a_plan_that_is_stale_is_not_applied() {
-    let meanwhile = Some("settle\nkill train/0\nadvance 10m\nsettle\nexpect launches 2\n");
-    let story = Story { before: ONE_NODE, meanwhile, after: "expect no orphans\nexpect launches 2\n" };
+    let meanwhile = "settle\nkill train/0\nadvance 10m\nsettle\nexpect launches 2";
+    let after = format!("keep plan\n{meanwhile}\napply kept\nexpect no orphans\nexpect launches 2\n");
+    let story = Story { before: ONE_NODE, after: &after };
     story.catches(Mistake::StalePlan, "the ledger does not know it", "the ledger does not know it");
 }
 
@@ -220,8 +201,8 @@ settle
 ";
     let before = format!("{ONE_NODE}{layouts}");
     let after = "expect train/0 shows 16 nvidia.com/mig-3g.40gb\nexpect reboots 0\nexpect terminations 0\n";
-    let story = Story { before: &before, meanwhile: None, after };
-    story.catches(Mistake::LabelRewritten, "reboots", "reboots");
+    let story = Story { before: &before, after };
+    story.catches(Mistake::LabelRewritten, "I11", "I11");
 }
 
 #[test]
@@ -232,7 +213,7 @@ fn what_one_read_does_not_show_is_not_gone() {
     // The second look is as blind as the first.
     let before = format!("{ONE_NODE}settle\nadvance 10m\n");
     let after = "hide instances 20 reads\nhide nodes 20 reads\nrounds 4\nexpect no orphans\nexpect launches 1\n";
-    let story = Story { before: &before, meanwhile: None, after };
+    let story = Story { before: &before, after };
     story.catches(Mistake::DeleteOnEmptyRead, "which is not seen gone", "I1");
 }
 

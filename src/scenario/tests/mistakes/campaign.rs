@@ -9,7 +9,7 @@ use crate::mistakes::{Mistake, making};
 use crate::scenario::campaign::{draw, run};
 
 /// So many seeds are drawn for each.
-const SEEDS: u64 = 80;
+const SEEDS: u64 = 160;
 
 /// The first seed that fails because of these mistakes, and what it says.
 fn caught(mistakes: &[Mistake]) -> Option<(u64, String)> {
