@@ -4,13 +4,13 @@
 //! Reads, and changes nothing. What could not be observed is a gap in the input; only without the ledger is there no
 //! input at all, because a plan that forgot what it launched would launch it again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::compile::compile_beside;
 use crate::compile::outside::Outside;
+use crate::compile::{compile_beside, cuts};
 use crate::effect::{Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::{Fleet, Recalls, Target};
 use crate::ids::{FleetUid, NodeName, ReservationName, SlotId, TideName};
@@ -49,14 +49,21 @@ pub async fn input(
     let guards = guards(fleet, world.meter).await;
     let mut recalls = recalls(&ledger);
     let closed = closed(fleet, &ledger, &guards, (now, world.clock.now()), &mut recalls);
-    let asked = fleet.target_with(now, &recalls);
+    let mut asked = fleet.target_with(now, &recalls);
+    ask_back(&ledger, &mut asked, now);
     let (cloud, cluster) = join(world.cloud.observe(&asked), world.cluster.observe(&asked)).await;
     let known = fleet.knowing(&windows(fleet, &ledger, &cloud));
     // What the documents say stays what they say; only sizes and quotas follow from what is known.
-    let target = Target { standing: asked.standing, ..known.target_with(now, &recalls) };
+    let mut target = known.target_with(now, &recalls);
+    let gone = ask_back(&ledger, &mut target, now);
+    let target = Target { standing: asked.standing, ..target };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = known.transitions_with(now, tomorrow, &recalls);
-    let desired = compile_beside(&target, &Outside::of(&cluster));
+    let promised = known.promised(&target, &cuts::seen(&target, &ledger, &cluster));
+    let desired = compile_beside(&promised, &Outside::of(&cluster));
+    let target = Target { quotas: promised.quotas, ..target };
+    let in_force = ledger.head.recalled.iter().filter(|(tide, recall)| !fleet.recall_is_over(tide, recall.at, now));
+    let recalled = in_force.map(|(tide, recall)| (tide.clone(), recall.clone())).collect();
     let rehearsed = world.cluster.rehearse(&moved(&desired, &cluster)).await;
     Ok(PlanInput {
         fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
@@ -67,6 +74,8 @@ pub async fn input(
         observed: Observed { cloud, cluster, guards, rehearsed },
         ledger,
         closed,
+        recalled,
+        gone,
         revision: options.revision.clone(),
         only: options.only.clone(),
         only_node: options.only_node.clone(),
@@ -97,6 +106,22 @@ fn windows(fleet: &Fleet, ledger: &Ledger, cloud: &CloudSeen) -> BTreeMap<Reserv
 /// The tides that the ledger remembers as turned before their time.
 pub fn recalls(ledger: &Ledger) -> Recalls {
     ledger.head.recalled.iter().map(|(tide, recall)| (tide.clone(), recall.at)).collect()
+}
+
+/// Adds the tides that lent something and whose document is gone: a recall turned them already, or its absence does.
+fn ask_back(ledger: &Ledger, target: &mut Target, now: Timestamp) -> BTreeSet<TideName> {
+    let mut gone = BTreeSet::new();
+    for (tide, lent) in &ledger.head.lent {
+        if target.tides.contains_key(tide) {
+            continue;
+        }
+        let recall = ledger.head.recalled.get(tide).map(|recall| recall.at).filter(|at| *at >= lent.since);
+        let turned = recall.into_iter().chain(lent.gone).chain([now]).min().unwrap_or(now);
+        if target.ask_back(tide, &lent.spec, turned, now) {
+            gone.insert(tide.clone());
+        }
+    }
+    gone
 }
 
 /// Tides that are low by the clock, have lent nothing, and may not begin: for those the tide stays high. One that lends

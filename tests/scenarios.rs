@@ -41,6 +41,7 @@ scripts! {
     block_is_bought_filled_and_drained
     breaker_stops_mass_quarantine
     budget_lets_one_go_at_a_time
+    budget_that_blocks_keeps_the_quota
     canary_and_windows
     capacity_error_falls_back
     claimed_node_disappears
@@ -54,6 +55,8 @@ scripts! {
     dead_node_is_replaced
     deleted_document_is_forgotten
     deleted_pool_waits_for_its_last_launch
+    deleted_tide_asks_back_first
+    deleted_tide_of_quota_alone_asks_back_first
     drain_by_hand
     drain_by_hand_keeps_budgets
     drain_takes_whole_gangs
@@ -67,9 +70,12 @@ scripts! {
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
     frozen_in_the_middle
+    frozen_pool_holds_a_loan_of_quota
+    frozen_pool_lends_nothing
     gang_comes_back_on_new_nodes
     gangs_wider_than_the_budget_move_alone
     grow
+    guard_calls_back_what_it_lent
     guard_stops_lending
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
@@ -88,7 +94,9 @@ scripts! {
     only_failed_orders_count
     pod_comes_after_the_cordon
     quarantine_ends_with_its_node
+    quota_follows_the_nodes_of_a_tide
     quota_goes_with_its_nodes
+    recall_brings_quota_and_nodes
     recall_turns_the_tide
     rename
     replace_in_a_full_reservation

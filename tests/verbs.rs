@@ -215,6 +215,29 @@ fn looking_leaves_no_trace() {
 }
 
 #[test]
+fn a_tide_as_the_part_is_what_it_does_to_nodes_and_quotas() {
+    let directory = fleet();
+    let done = |arguments: &[&str], code: i32| {
+        let answer = run(directory.path(), arguments);
+        assert_eq!(answer.code, code, "{arguments:?}: {}{}", answer.out, answer.err);
+        answer.out
+    };
+    done(&["sim", "reset", "--at", "2026-11-16T18:00"], 0);
+    done(&["apply", "--until-converged", "--yes"], 0);
+    done(&["sim", "advance", "3h"], 0);
+    let out = done(&["plan", "--target", "tide/nightly"], 2);
+    assert!(out.contains("lent to research by the tide nightly"), "{out}");
+    done(&["apply", "--until-converged", "--yes"], 0);
+    done(&["tide", "recall", "nightly"], 0);
+    let out = done(&["plan", "--target", "tide/nightly", "--verbose"], 2);
+    for part in ["asked back by the tide nightly", "Cohort/tide.research"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let out = done(&["plan", "--target", "pool/train"], 0);
+    assert!(out.contains("No changes"), "{out}");
+}
+
+#[test]
 fn a_saved_input_is_planned_again_byte_for_byte() {
     let directory = fleet();
     run(directory.path(), &["sim", "advance", "1s"]);

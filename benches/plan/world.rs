@@ -222,6 +222,8 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
         },
         ledger: Ledger::default(),
         closed: BTreeMap::new(),
+        recalled: Default::default(),
+        gone: Default::default(),
         revision: Some("0123456789abcdef".into()),
         only: Vec::new(),
         only_node: None,

@@ -17,6 +17,7 @@ use crate::mistakes::{Mistake, is_on};
 use crate::observed::{
     CloudSeen, ClusterSeen, InstanceSeen, InstanceState, NodeSeen, Observed, Read, ReservationState,
 };
+use crate::plan::objects::moved;
 use crate::plan::{Step, Urgency, frozen_by_document};
 use crate::provider::World;
 use crate::status::EventKind;
@@ -236,6 +237,7 @@ fn only_notes(action: &Action) -> bool {
             | LedgerChange::Purchased { .. }
             | LedgerChange::PurchaseRefused { .. }
             | LedgerChange::Lending { .. }
+            | LedgerChange::Lent { .. }
             | LedgerChange::Closed { .. }
             | LedgerChange::Forgotten { .. }
     )
@@ -275,6 +277,9 @@ fn frozen(
         labels.filter_map(|(_, node)| node.labels.get(POOL)).map(|name| name.as_str().into()).collect();
     if let Thing::Pool(name) = &step.on {
         pools.insert(name.clone());
+    }
+    if let Action::Cluster(ClusterAction::Apply(object)) = &step.action {
+        pools.extend(moved(walk.input, object));
     }
     let covers = |scope: &Scope| match scope {
         Scope::Fleet => true,

@@ -4,8 +4,10 @@
 use super::Found;
 use super::case::Case;
 use super::slots::{BELIEVED, is_gone};
+use crate::effect::marks::is_starting;
 use crate::effect::{Action, LedgerChange};
-use crate::ids::{InstanceId, SlotId};
+use crate::ids::{InstanceId, NodeName, SlotId, TideName};
+use crate::observed::NodeSeen;
 use crate::plan::Step;
 
 const LAW: &str = "the ledger is told only what is true";
@@ -29,6 +31,14 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             let guarded = case.standing().tides.get(tide).is_some_and(|tide| tide.guard.is_some());
             require(guarded, || format!("{tide} has no guard: only a person turns it"))
         }
+        LedgerChange::Lent { tide, lent: Some(lent) } => {
+            let has_document = case.standing().tides.contains_key(tide) && !case.input.gone.contains(tide);
+            require(lent.gone.is_none() || !has_document, || format!("the document of {tide} is there"))
+        }
+        LedgerChange::Lent { tide, lent: None } => match lent_still(case, tide) {
+            Some(node) => Err(format!("{node} is still cut as {tide} lent it")),
+            None => Ok(()),
+        },
         LedgerChange::Launched { slot, instance, .. } => {
             let intent = case.ledger_slot(slot).and_then(|slot| slot.intent.as_ref());
             let token = case.instance(instance).and_then(|seen| seen.token.as_ref());
@@ -97,6 +107,26 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
         | LedgerChange::Thaw(_) => Err("this is for `apply` or a person to write, not for a plan".into()),
         _ => Ok(()),
     }
+}
+
+/// A node that carries the labels of a loan's cut, where that is another than its pool's.
+fn lent_still<'a>(case: &Case<'a>, tide: &TideName) -> Option<&'a NodeName> {
+    let loans = &case.standing().tides.get(tide)?.loans;
+    let mut recut = loans
+        .iter()
+        .filter(|loan| case.standing().pools.get(&loan.pool).is_some_and(|pool| pool.layout != loan.layout));
+    recut.find_map(|loan| {
+        let labels = &case.input.desired.pools.get(&loan.pool)?.layouts.get(&loan.layout)?.labels;
+        let is_cut = |node: &NodeSeen| labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+        let nodes = case.seen().cluster.nodes.seen().iter();
+        let mut lent = nodes.filter(|(_, node)| {
+            // One that was only claimed may show this without ever having been cut.
+            let slot = node.instance.as_ref().and_then(|id| case.slot_of_instance(id));
+            let is_its = slot.is_some_and(|slot| slot.pool == loan.pool);
+            is_its && !labels.is_empty() && !is_starting(node) && is_cut(node)
+        });
+        lent.next().map(|(name, _)| name)
+    })
 }
 
 fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {

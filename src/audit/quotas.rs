@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Found;
 use super::case::Case;
 use crate::effect::marks::POOL;
-use crate::effect::{Action, ClusterAction};
+use crate::effect::{Action, ClusterAction, Object};
 use crate::fleet::target::Purpose;
 use crate::ids::{FlavorName, PoolName, ResourceName, TierName};
 use crate::observed::{ObjectKey, ObjectKind};
@@ -16,11 +16,14 @@ use crate::observed::{ObjectKey, ObjectKind};
 const CAPACITY: &str = "quotas are within what the nodes hold";
 const TIERS: &str = "tiers keep the order of their ranks";
 
+/// What a queue gives of a flavor, what it may borrow, and what it may lend.
+const AMOUNTS: [&str; 3] = ["nominalQuota", "borrowingLimit", "lendingLimit"];
+
 /// Thousandths, so that `500m` is a number.
 type Quantity = i128;
 type Sums = BTreeMap<(FlavorName, ResourceName), Quantity>;
 
-/// The nominal quotas of a flavor, over queues and cohorts, are no more than the target's nodes hold beside the spares.
+/// The nominal quotas of a flavor, over queues and cohorts, are no more than the pool's nodes hold beside the spares.
 /// Where they already were, they do not grow. A quota that grows waits for the one that shrinks.
 pub fn within_capacity(case: &Case<'_>, found: &mut Found) {
     let seen = case.seen().cluster.objects.seen();
@@ -91,6 +94,11 @@ fn add(sums: &mut Sums, other: &Sums, sign: Quantity) {
 
 /// What an object promises, by flavor and resource.
 fn nominal(body: &Value) -> Sums {
+    amounts(AMOUNTS[0], body)
+}
+
+/// One kind of amount that an object gives, by flavor and resource.
+fn amounts(field: &str, body: &Value) -> Sums {
     fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
         value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
@@ -101,7 +109,7 @@ fn nominal(body: &Value) -> Sums {
     for group in body.get("spec").map(|spec| list(spec, "resourceGroups")).unwrap_or_default() {
         for flavor in list(group, "flavors") {
             for resource in list(flavor, "resources") {
-                let quantity = resource.get("nominalQuota").and_then(quantity);
+                let quantity = resource.get(field).and_then(quantity);
                 if let (Some(flavor), Some(resource), Some(quantity)) = (name(flavor), name(resource), quantity) {
                     *sums.entry((flavor.into(), resource.into())).or_default() += quantity;
                 }
@@ -109,6 +117,22 @@ fn nominal(body: &Value) -> Sums {
         }
     }
     sums
+}
+
+/// The pools of which an object that is there would give another amount, or other limits.
+pub fn moved<'a>(case: &Case<'a>, object: &Object) -> Vec<&'a PoolName> {
+    let Some(there) = case.seen().cluster.objects.seen().get(&object.key).filter(|_| has_quota(&object.key)) else {
+        return Vec::new();
+    };
+    let differs = |flavor: &FlavorName| {
+        let of = |body: &Value, field: &str| {
+            let mut found = amounts(field, body);
+            found.retain(|(known, _), _| known == flavor);
+            found
+        };
+        AMOUNTS.iter().any(|field| of(&there.body, field) != of(&object.body, field))
+    };
+    pools_of_flavors(case).into_iter().filter(|(flavor, _)| differs(flavor)).map(|(_, pool)| pool).collect()
 }
 
 /// A Kubernetes quantity: `64`, `"64"`, `"500m"`, `"2Ti"`.
@@ -151,16 +175,31 @@ fn pools_of_flavors<'a>(case: &Case<'a>) -> BTreeMap<FlavorName, &'a PoolName> {
     named.collect()
 }
 
-/// What the target's nodes hold of a resource beside the spares; none where no layout of the pool says.
+/// What a pool's nodes hold of a resource beside the spares, as they should be cut or as they are; none where no layout
+/// of the pool says.
 fn held(case: &Case<'_>, pool: &PoolName, resource: &ResourceName) -> Option<Quantity> {
     let layouts = &case.input.desired.pools.get(pool)?.layouts;
     let is_gpu = resource.as_str().starts_with("nvidia.com/");
     if !is_gpu && !layouts.values().any(|layout| layout.allocatable.contains_key(resource)) {
         return None;
     }
-    let parts = case.input.target.pools.get(pool)?.parts.iter().filter(|part| part.purpose != Purpose::Spare);
+    let parts = || case.input.target.pools.get(pool).into_iter().flat_map(|pool| &pool.parts);
+    let parts = || parts().filter(|part| part.purpose != Purpose::Spare);
     let each = |layout| layouts.get(layout).and_then(|layout| layout.allocatable.get(resource)).copied().unwrap_or(0);
-    Some(parts.map(|part| Quantity::from(part.nodes) * Quantity::from(each(&part.layout)) * 1000).sum())
+    let wanted: i64 = parts().map(|part| i64::from(part.nodes) * each(&part.layout)).sum();
+    // A node that is not cut as it should be yet holds what it is cut as, and may be promised as that.
+    let more = case.seen().cluster.nodes.seen().iter().filter_map(|(name, node)| {
+        let slot = case.slot_of_node(name).filter(|slot| slot.pool == *pool)?;
+        let part = parts().find(|part| (part.first..part.first + part.nodes).contains(&slot.index))?;
+        let said = layouts.values().filter(|layout| {
+            let mut labels = layout.labels.iter();
+            !layout.labels.is_empty() && labels.all(|(key, value)| node.labels.get(key) == Some(value))
+        });
+        let said = said.filter_map(|layout| layout.allocatable.get(resource)).copied();
+        let shown = node.allocatable.get(resource).copied().unwrap_or(0);
+        Some((said.fold(shown, i64::max) - each(&part.layout)).max(0))
+    });
+    Some(Quantity::from(wanted + more.sum::<i64>()) * 1000)
 }
 
 /// Of two tiers the one with the higher rank has the higher priority, whichever of the two was written first, unless

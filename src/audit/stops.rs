@@ -76,6 +76,9 @@ fn pools<'c>(case: &'c Case<'_>, step: &'c Step, nodes: &BTreeSet<&NodeName>) ->
     if let Thing::Pool(pool) = &step.on {
         pools.insert(pool);
     }
+    if let Action::Cluster(ClusterAction::Apply(object)) = &step.action {
+        pools.extend(super::quotas::moved(case, object));
+    }
     pools
 }
 

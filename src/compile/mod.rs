@@ -1,7 +1,7 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`loans`], [`outside`] and [`flavors`], priority classes and admission policies in [`tiers`], the files of mig-manager and the
+//! [`cohorts`], [`loans`], [`outside`], [`cuts`] and [`flavors`], priority classes and admission policies in [`tiers`], the files of mig-manager and the
 //! device plugin in [`gpus`], a second scheduler's in [`scheduler`], what a node is launched with in [`nodes`]. Bodies
 //! are as the API server gives them back, quantities in their canonical form, so that they can be compared.
 //!
@@ -12,6 +12,7 @@
 //! Not here: whether an object may be changed now, and in which order (`plan`); what Kueue will do with it (`queue`).
 
 pub mod cohorts;
+pub mod cuts;
 pub mod flavors;
 pub mod gpus;
 pub mod holds;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::effects::Effects;
-use super::ledger::{DrainOrder, Freeze, Intent, Opened, Quarantine, Recall, Scope, Treated};
+use super::ledger::{DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, TideName};
 
 /// One change of what we remember.
@@ -147,6 +147,11 @@ pub enum LedgerChange {
     Lending {
         tide: TideName,
         since: Option<Timestamp>,
+    },
+    /// What a tide lends, or that all of it is back.
+    Lent {
+        tide: TideName,
+        lent: Option<Lent>,
     },
 }
 

@@ -13,6 +13,7 @@ use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::change::LedgerChange;
 use super::effects::Effects;
 use crate::fleet::policy::Remedy;
+use crate::fleet::standing::TideSpec;
 use crate::ids::{
     Digest, FleetUid, InstanceId, NodeName, PlanId, PoolName, ReservationId, ReservationName, SlotId, TideName,
 };
@@ -46,6 +47,9 @@ pub struct Head {
     pub recalled: BTreeMap<TideName, Recall>,
     /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
     pub lending: BTreeMap<TideName, Timestamp>,
+    /// Tides that lend, as they were when they began: a document that goes meanwhile takes nothing back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lent: BTreeMap<TideName, Lent>,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -173,6 +177,30 @@ pub struct DrainOrder {
 pub struct Recall {
     pub at: Timestamp,
     pub by: String,
+}
+
+impl Recall {
+    const GUARD: &str = "its guard: ";
+
+    /// By the guard of the tide, with its words.
+    pub fn by_guard(at: Timestamp, why: &str) -> Self {
+        Self { at, by: format!("{}{why}", Self::GUARD) }
+    }
+
+    /// The words of the guard, where it was the guard.
+    pub fn guard(&self) -> Option<&str> {
+        self.by.strip_prefix(Self::GUARD)
+    }
+}
+
+/// What a tide began to lend.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Lent {
+    pub since: Timestamp,
+    pub spec: TideSpec,
+    /// When its document was missed first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -351,6 +379,12 @@ impl Ledger {
             }
             LedgerChange::Lending { tide, since: None } => {
                 self.head.lending.remove(tide);
+            }
+            LedgerChange::Lent { tide, lent: Some(lent) } => {
+                self.head.lent.insert(tide.clone(), lent.clone());
+            }
+            LedgerChange::Lent { tide, lent: None } => {
+                self.head.lent.remove(tide);
             }
         }
     }

@@ -7,6 +7,8 @@
 pub mod build;
 pub mod capacity;
 pub mod config;
+pub mod gone;
+pub mod handing;
 pub mod launch;
 pub mod layout;
 pub mod lending;

@@ -174,6 +174,9 @@ pub struct QuotaSpec {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TideSpec {
     pub loans: Vec<LoanSpec>,
+    /// The pools that it makes larger or smaller.
+    #[serde(default)]
+    pub resizes: Vec<PoolName>,
     pub guard: Option<Guard>,
     pub order: ReclaimOrder,
     pub lead: Duration,
@@ -400,8 +403,9 @@ impl Parts {
             })
         });
         let (guard, order) = (tide.guard.clone(), tide.order);
-        let spec =
-            TideSpec { loans: loans.collect(), guard, order, lead: tide.lead.value, hard_at: tide.hard_at.value };
+        let (lead, hard_at) = (tide.lead.value, tide.hard_at.value);
+        let resizes = tide.resizes.iter().map(|resize| resize.pool.value.clone()).collect();
+        let spec = TideSpec { loans: loans.collect(), resizes, guard, order, lead, hard_at };
         Some((name.clone(), spec))
     }
 }

@@ -246,7 +246,7 @@ impl Parts {
     /// Guarantees follow nodes that are cut anew: who lends has less until they are back. Who lends nodes as they are
     /// keeps its guarantee. Who borrows has more until they are asked back. In a pool whose reservations hold nothing
     /// nobody has anything.
-    fn quotas_at(
+    pub(super) fn quotas_at(
         &self,
         pools: &BTreeMap<PoolName, PoolTarget>,
         standing: &Standing,

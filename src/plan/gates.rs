@@ -12,12 +12,12 @@ use super::shrink::Shrink;
 use super::types::*;
 use super::view::View;
 use super::wish::not_wanted;
-use crate::effect::marks::{CORDON, HANDS_OFF, Mark};
+use crate::effect::marks::{CORDON, HANDS_OFF, Mark, POOL};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, Freeze, Quarantine, Scope, Thing, Verb};
-use crate::fleet::standing::HealthSpec;
-use crate::ids::{Digest, NodeName, PoolName, StepId};
+use crate::fleet::standing::{HealthSpec, TideSpec};
+use crate::ids::{Digest, NodeName, PoolName, StepId, TideName};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::Gap;
+use crate::observed::{Gap, ObjectKind};
 
 /// How long a word that was given for a removal counts: who changed his mind should not find it done a week later.
 const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(24);
@@ -79,12 +79,12 @@ fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     let course_wanted = |course: &Course| match node {
         // What was sent away from the node, by whomever, is let in again: its course names no node any more.
         Some(node) => course.nodes.contains(node) || (course.nodes.is_empty() && course.steps.iter().any(lets_in)),
-        None => things.contains(&course.on),
+        None => asked_for(view, &course.on, &course.reason),
     };
     let held_wanted = |held: &Held| match node {
         // Of the pools only the node's slot was asked, so whatever of a pool waits is about it.
         Some(_) => matches!(held.what, Thing::Pool(_)),
-        None => things.contains(&held.what),
+        None => asked_for(view, &held.what, &held.reason),
     };
     let courses = draft.courses.iter().filter(|course| !course_wanted(course)).map(|course| &course.on);
     let held = draft.held.iter().filter(|held| !held_wanted(held)).map(|held| &held.what);
@@ -94,6 +94,24 @@ fn only(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     draft.courses.retain(course_wanted);
     draft.held.retain(held_wanted);
     left
+}
+
+/// Whether something is, or is for, a thing that was asked for. What a tide does, it does to others: to nodes, and to the
+/// queues of who lends and who borrows.
+fn asked_for(view: &View<'_>, on: &Thing, reason: &Reason) -> bool {
+    let things = &view.input.only;
+    let by_tide = |name: &TideName, spec: &TideSpec| match (on, reason) {
+        (_, Reason::Lent { tide, .. } | Reason::Returning { tide, .. }) => tide == name,
+        (Thing::Pool(pool), Reason::Resized) => spec.resizes.contains(pool),
+        (Thing::Quota(quota), _) => spec.loans.iter().any(|loan| loan.from == *quota || loan.to == *quota),
+        (Thing::Objects(kind), _) => kind == ObjectKind::Cohort.name() && !spec.loans.is_empty(),
+        _ => false,
+    };
+    let tides = things.iter().filter_map(|thing| match thing {
+        Thing::Tide(name) => view.standing.tides.get_key_value(name),
+        _ => None,
+    });
+    things.contains(on) || tides.into_iter().any(|(name, spec)| by_tide(name, spec))
 }
 
 /// Whether its node carries our mark. A removal that a document asks for is begun only where the mark is for that: one
@@ -108,10 +126,6 @@ fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     if is_on(Mistake::EffectAfterFreeze) {
         return None;
     }
-    let pool = match &course.on {
-        Thing::Pool(pool) => Some(pool),
-        _ => None,
-    };
     let lets_through = |freeze: &Freeze| course.has_deadline && !freeze.all;
     if let Some(reason) = &view.standing.frozen {
         let freeze = frozen_by_document(reason, view.now);
@@ -123,11 +137,24 @@ fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     }
     let stops = |freeze: &&Freeze| match &freeze.scope {
         Scope::Fleet => true,
-        Scope::Pool(name) => pool == Some(name),
+        Scope::Pool(name) => touches(view, course, name),
         Scope::Node(name) => course.nodes.contains(name),
     };
     let found = view.input.ledger.head.frozen.iter().find(stops)?;
     (!lets_through(found)).then(|| WaitingOn::Frozen(found.clone()))
+}
+
+/// Whether a course is about a pool, about nodes of it, or about who may use how much of it.
+fn touches(view: &View<'_>, course: &Course, pool: &PoolName) -> bool {
+    let nodes = view.input.observed.cluster.nodes.seen();
+    let is_in = |node: &NodeName| nodes.get(node).and_then(|node| node.labels.get(POOL)).map(String::as_str);
+    let moves = |step: &Step| match &step.action {
+        Action::Cluster(ClusterAction::Apply(object)) => super::objects::moved(view.input, object).contains(pool),
+        _ => false,
+    };
+    matches!(&course.on, Thing::Pool(name) if name == pool)
+        || course.nodes.iter().any(|node| is_in(node) == Some(pool.as_str()))
+        || course.steps.iter().any(moves)
 }
 
 fn is_frozen(view: &View<'_>) -> bool {

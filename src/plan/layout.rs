@@ -12,7 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::drain::{Steps, step_id};
 use super::types::pool_of;
 use super::view::{PoolView, SlotView, View};
-use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, is_starting};
+use crate::compile::cuts;
+pub use crate::compile::cuts::is_never_cut;
+use crate::effect::marks::{MIG_CONFIG, MIG_STATE, is_starting};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Treated, Verb, allocatable_is,
 };
@@ -66,17 +68,7 @@ pub fn wanted<'a>(view: &View<'a>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> 
 
 /// The layout that a node's labels say it has; one that was never cut has the layout that it shows.
 pub fn current<'a>(view: &View<'a>, pool: &PoolView<'_>, node: &NodeSeen) -> Option<&'a LayoutName> {
-    let layouts = &view.input.desired.pools.get(pool.name)?.layouts;
-    let has = |laid_out: &LaidOut| laid_out.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-    let labelled = layouts.iter().find(|(_, laid_out)| !laid_out.labels.is_empty() && has(laid_out));
-    let shows = || layouts.iter().find(|(_, laid_out)| allocatable_is(&node.allocatable, laid_out));
-    labelled.or_else(|| if is_never_cut(node) { shows() } else { None }).map(|(name, _)| name)
-}
-
-/// Whether nobody ever ordered a cut of this node.
-pub fn is_never_cut(node: &NodeSeen) -> bool {
-    let untouched = |key: &str| node.labels.get(key).is_none_or(|value| value == "all-disabled");
-    untouched(MIG_CONFIG) && untouched(PLUGIN_CONFIG)
+    cuts::current(&view.input.desired.pools.get(pool.name)?.layouts, node)
 }
 
 /// Whether a node that is starting and shows no GPUs yet will show what is wanted by itself: whole ones.

@@ -336,6 +336,13 @@ pub fn lowered(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     lowers.iter().filter_map(|(flavor, _)| quotas::pool_of(input, flavor)).collect()
 }
 
+/// The pools of which a wanted object gives another amount than the one that is there.
+pub fn moved(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
+    let seen = input.observed.cluster.objects.seen().get(&wanted.key).filter(|_| quotas::gives_quota(&wanted.key));
+    let Some(seen) = seen else { return BTreeSet::new() };
+    quotas::moved(&seen.body, &wanted.body).iter().filter_map(|flavor| quotas::pool_of(input, flavor)).collect()
+}
+
 /// Whether a tide moves the amounts of this object.
 fn is_tidal(input: &PlanInput, key: &ObjectKey) -> bool {
     let mut loans = input.target.standing.tides.values().flat_map(|tide| &tide.loans);

@@ -25,6 +25,8 @@ pub fn world(now: &str, documents: &str) -> PlanInput {
         observed: nothing(now),
         ledger: Ledger::default(),
         closed: BTreeMap::new(),
+        recalled: BTreeMap::new(),
+        gone: Default::default(),
         revision: None,
         only: Vec::new(),
         only_node: None,

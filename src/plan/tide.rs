@@ -4,7 +4,7 @@
 //! changes hands, and lowering it evicts nobody: what the borrower still holds beyond its own is asked back here, the
 //! cheapest work first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -12,23 +12,33 @@ use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, step_id, suspend};
 use super::types::*;
 use super::view::View;
-use crate::effect::{Action, LedgerChange, Recall, Thing};
+use crate::effect::{Action, LedgerChange, Lent, Recall, Thing};
 use crate::fleet::quota::Amount;
 use crate::fleet::standing::{LoanSpec, TideSpec};
+use crate::fleet::target::{PoolTarget, Purpose as Use};
 use crate::fleet::tide::{Guard, Phase};
-use crate::ids::{ResourceName, TideName, WorkloadUid};
+use crate::ids::{PoolName, ResourceName, TideName, WorkloadUid};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Sample, WorkloadSeen};
 
+type Running<'a> = Vec<(&'a WorkloadUid, &'a WorkloadSeen)>;
+
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
+    let handed = view.input.handed_over();
     for (name, spec) in &view.standing.tides {
         let phase = view.input.target.tides.get(name).copied().unwrap_or(Phase::High);
         guard(view, name, spec, phase, draft);
+        remember(view, name, spec, phase, is_out(view, &handed, name, spec), draft);
         if !matches!(phase, Phase::Low { .. }) {
             for loan in &spec.loans {
                 reclaim(view, name, loan, phase, draft);
             }
         }
+    }
+    let unknown = view.input.ledger.head.lent.keys().filter(|name| !view.standing.tides.contains_key(*name));
+    for name in unknown {
+        let wanted = format!("forget {name}, of which nothing can be asked back any more");
+        record(draft, name, "returned", LedgerChange::Lent { tide: name.clone(), lent: None }, wanted);
     }
     for (tide, why) in &view.input.closed {
         let on = Thing::Tide(tide.clone());
@@ -70,7 +80,7 @@ fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft:
             ("lend", LedgerChange::Lending { tide, since: Some(view.now) }, format!("remember that {name} lends"))
         }
         (Phase::Low { .. }, Err(why), true) => {
-            let recall = Recall { at: view.now, by: format!("its guard: {why}") };
+            let recall = Recall::by_guard(view.now, &why);
             ("recall", LedgerChange::Recall { tide, recall }, format!("turn {name} now: {why}"))
         }
         (Phase::High, _, true) => {
@@ -78,6 +88,59 @@ fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft:
         }
         _ => return,
     };
+    record(draft, name, verb, change, wanted);
+}
+
+/// What has to be remembered about what a tide lends, so that it is asked back even if its document goes; and what
+/// follows where that is so.
+fn remember(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, is_out: bool, draft: &mut Draft) {
+    let known = view.input.ledger.head.lent.get(name);
+    let is_gone = view.input.gone.contains(name);
+    if is_gone && is_out && view.input.only_node.is_none() {
+        let pools: BTreeSet<String> = spec.loans.iter().map(|loan| format!("pool/{}", loan.pool)).collect();
+        let pools: Vec<String> = pools.into_iter().collect();
+        let until = match phase {
+            Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => format!(" until {due}"),
+            Phase::Low { .. } | Phase::High => String::new(),
+        };
+        let stays = format!(
+            "what it lent of {} is asked back{until}, quotas rise as nodes come back, and then it is forgotten",
+            pools.join(", ")
+        );
+        draft.released.push(Released { what: format!("tide/{name}"), stays });
+    }
+    let (verb, lent, wanted) = match (known, phase) {
+        (Some(known), _) if is_gone && is_out && known.gone.is_none() => {
+            let lent = Lent { gone: Some(view.now), ..known.clone() };
+            ("turn", Some(lent), format!("turn {name}, whose document is gone"))
+        }
+        (Some(_), _) if !is_out && (is_gone || phase == Phase::High) => {
+            ("returned", None, format!("remember that all that {name} lent is back"))
+        }
+        (known, Phase::Low { .. }) if !spec.loans.is_empty() && known.is_none_or(|known| known.gone.is_some()) => {
+            let lent = Lent { since: view.now, spec: spec.clone(), gone: None };
+            ("lends", Some(lent), format!("remember what {name} lends"))
+        }
+        _ => return,
+    };
+    record(draft, name, verb, LedgerChange::Lent { tide: name.clone(), lent }, wanted);
+}
+
+/// Whether something that a tide lent is not back yet.
+fn is_out(view: &View<'_>, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideName, spec: &TideSpec) -> bool {
+    let of_tide = |pool: &PoolName, purpose: &Use| match purpose {
+        Use::Lent { tide, .. } | Use::Returning { tide, .. } => {
+            tide == name && view.standing.keeper(pool, purpose).is_none()
+        }
+        Use::Spare | Use::Own => false,
+    };
+    let parts = handed.iter().flat_map(|(pool, target)| target.parts.iter().map(move |part| (pool, part)));
+    let borrowed =
+        |loan: &LoanSpec| borrowed(view, loan).is_some_and(|(_, over)| over.values().any(|amount| *amount > 0));
+    parts.into_iter().any(|(pool, part)| of_tide(pool, &part.purpose)) || spec.loans.iter().any(borrowed)
+}
+
+fn record(draft: &mut Draft, name: &TideName, verb: &str, change: LedgerChange, wanted: String) {
     let on = Thing::Tide(name.clone());
     let mut made = Steps::new(purpose(&on, &Reason::Bookkeeping, Pressure::default()));
     made.push(step_id(verb, name, 0), Action::Record(change), vec![], (1, 2));
@@ -87,8 +150,7 @@ fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft:
 
 /// Suspends what a borrower holds beyond its own share of a pool whose cut did not change.
 fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draft: &mut Draft) {
-    let Some(pool) = view.standing.pools.get(&loan.pool).filter(|pool| pool.layout == loan.layout) else { return };
-    let Some(quota) = view.standing.quotas.get(&loan.to) else { return };
+    let Some((mut running, mut over)) = borrowed(view, loan) else { return };
     if is_on(Mistake::QuotaThoughtReclaimed) {
         return;
     }
@@ -100,14 +162,6 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
         Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => due,
         _ => view.now,
     };
-    let holds = |workload: &WorkloadSeen| {
-        workload.queue.as_str() == quota.cluster_queue
-            && workload.reserved.is_some()
-            && workload.flavors.values().any(|flavor| flavor.as_str() == loan.pool.as_str())
-    };
-    let workloads = view.input.observed.cluster.workloads.seen();
-    let mut running: Vec<(&WorkloadUid, &WorkloadSeen)> = workloads.iter().filter(|(_, one)| holds(one)).collect();
-    let mut over = excess(view, loan, &running, pool.shape.gpus);
     // What is told to go already gives back what it holds.
     running.retain(|(_, workload)| {
         let leaves = !workload.active || workload.evicted;
@@ -133,7 +187,7 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
         give_back(&mut over, workload);
         let course = Course {
             on: on.clone(),
-            nodes: Vec::new(),
+            nodes: view.harm.workload_nodes(uid, workload).into_iter().cloned().collect(),
             wanted,
             reason: reason.clone(),
             // Under a freeze a tide holds its phase.
@@ -145,6 +199,21 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
             None => draft.courses.push(course),
         }
     }
+}
+
+/// What a borrower runs on a pool whose cut did not change, and by how much that is beyond what it may have by day.
+fn borrowed<'a>(view: &View<'a>, loan: &LoanSpec) -> Option<(Running<'a>, BTreeMap<ResourceName, i64>)> {
+    let pool = view.standing.pools.get(&loan.pool).filter(|pool| pool.layout == loan.layout)?;
+    let quota = view.standing.quotas.get(&loan.to)?;
+    let holds = |workload: &WorkloadSeen| {
+        workload.queue.as_str() == quota.cluster_queue
+            && workload.reserved.is_some()
+            && workload.flavors.values().any(|flavor| flavor.as_str() == loan.pool.as_str())
+    };
+    let workloads = view.input.observed.cluster.workloads.seen();
+    let running: Running<'a> = workloads.iter().filter(|(_, one)| holds(one)).collect();
+    let over = excess(view, loan, &running, pool.shape.gpus);
+    Some((running, over))
 }
 
 /// What a borrower holds of a pool beyond what it may have by day, by resource.

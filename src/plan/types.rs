@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Scope, Thing};
+use crate::compile::cuts;
+use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Recall, Scope, Thing};
 use crate::fleet::policy::Remedy;
+use crate::fleet::target::PoolTarget;
 use crate::fleet::{Change, Target};
 use crate::ids::{
     Digest, FleetUid, LayoutName, NamespacedName, NodeName, OfferingId, PlanId, PoolName, QuotaName, ReservationId,
@@ -30,6 +32,12 @@ pub struct PlanInput {
     /// Tides that are low by the clock and lend nothing, because their guard says no or nothing: with its words.
     #[serde(default)]
     pub closed: BTreeMap<TideName, String>,
+    /// Tides that were turned before their time, while the low tide that this fell into lasts.
+    #[serde(default)]
+    pub recalled: BTreeMap<TideName, Recall>,
+    /// Tides of the target that have no document any more: what they lent is asked back.
+    #[serde(default)]
+    pub gone: BTreeSet<TideName>,
     /// The git revision of the documents, where they come from one.
     pub revision: Option<String>,
     /// Only what concerns these; empty: everything.
@@ -64,6 +72,13 @@ pub struct Plan {
     pub cost: Cost,
     /// What was left out because only a part was asked for.
     pub left_out: Vec<Thing>,
+}
+
+impl PlanInput {
+    /// The target's pools as far as nodes that are cut anew have changed hands.
+    pub fn handed_over(&self) -> BTreeMap<PoolName, PoolTarget> {
+        self.target.handed_over(&cuts::seen(&self.target, &self.ledger, &self.observed.cluster))
+    }
 }
 
 impl Reason {

@@ -182,6 +182,11 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Undrain { node } => format!("forget the drain of {node}, which is gone"),
         LedgerChange::ReservationForgotten { reservation } => format!("forget reservation {reservation}"),
         LedgerChange::ReservationRenamed { from, to } => format!("rename reservation {from} to {to}"),
+        LedgerChange::Lent { tide, lent: Some(lent) } if lent.gone.is_some() => {
+            format!("note that the document of {tide} is gone")
+        }
+        LedgerChange::Lent { tide, lent: Some(_) } => format!("note what {tide} lends"),
+        LedgerChange::Lent { tide, lent: None } => format!("note that all that {tide} lent is back"),
         LedgerChange::Lending { tide, since: Some(_) } => format!("note that {tide} lends"),
         LedgerChange::Lending { tide, since: None } => format!("note that {tide} has everything back"),
         _ => "remember what was done".into(),

@@ -208,10 +208,7 @@ impl Page<'_> {
         for tide in tides {
             rows.add_row([
                 tide.tide.to_string(),
-                match tide.closed {
-                    Some(_) => "low, held by its guard".into(),
-                    None => phase(&tide.phase).into(),
-                },
+                turned(tide),
                 self.turn(tide),
                 tide.lent.to_string(),
                 tide.returning.to_string(),
@@ -234,16 +231,20 @@ impl Page<'_> {
     }
 
     fn tide_remarks(&self, tide: &TideStatus) -> String {
-        let recalled = tide
-            .recalled
-            .as_ref()
-            .map(|recall| format!("recalled by {} at {}", clean(&recall.by), self.words.near(recall.at)));
+        let gone = tide.gone.then(|| "its document is gone: what it lent is asked back".to_string());
+        let recalled = tide.recalled.as_ref().map(|recall| {
+            let at = self.words.near(recall.at);
+            match recall.guard() {
+                Some(why) => format!("called back by its guard at {at}: {}", clean(why)),
+                None => format!("recalled by {} at {at}", clean(&recall.by)),
+            }
+        });
         let guard = tide.guard.as_ref().map(|guard| match &guard.value {
             Some((value, at)) => format!("guard {value}, lends below {} ({})", guard.below, self.words.near(*at)),
             None => format!("guard: no answer, lends only below {}", guard.below),
         });
         let closed = tide.closed.as_ref().map(|why| format!("lends nothing: {}", clean(why)));
-        closed.into_iter().chain(recalled).chain(guard).collect::<Vec<_>>().join("; ")
+        gone.into_iter().chain(closed).chain(recalled).chain(guard).collect::<Vec<_>>().join("; ")
     }
 
     fn stopped(&self) -> Option<String> {
@@ -355,6 +356,16 @@ fn instant(at: Timestamp) -> String {
 /// For a program: dollars as a decimal text.
 fn dollars(usd: Usd) -> String {
     usd.0.round_dp(4).normalize().to_string()
+}
+
+/// Where a tide is; one that is high though its low tide is not over, with who turned it.
+fn turned(tide: &TideStatus) -> String {
+    match (&tide.closed, &tide.recalled, tide.phase) {
+        (Some(_), ..) => "low, held by its guard".into(),
+        (None, Some(recall), Phase::High) if recall.guard().is_some() => "low, called back by its guard".into(),
+        (None, Some(_), Phase::High) => "low, recalled".into(),
+        _ => phase(&tide.phase).into(),
+    }
 }
 
 #[cfg(test)]

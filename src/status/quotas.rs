@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::status::ShareStatus;
+use crate::compile::cohorts;
 use crate::effect::marks::POOL;
 use crate::fleet::quota::Supply;
-use crate::fleet::target::Purpose;
+use crate::fleet::target::{LoanTarget, PoolTarget, Purpose};
 use crate::ids::{FlavorName, MigProfile, NodeName, PoolName, QuotaName};
-use crate::observed::{ObjectKind, WorkloadSeen};
+use crate::observed::{ObjectKey, ObjectKind, WorkloadSeen};
 use crate::plan::PlanInput;
 
 /// The resources of NVIDIA's device plugin: whole GPUs, and slices by profile.
@@ -18,7 +19,7 @@ const GPU: &str = "nvidia.com/gpu";
 const SLICE: &str = "nvidia.com/mig-";
 
 pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
-    let flavors = flavors(input);
+    let (flavors, handed) = (flavors(input), handed_over(input));
     let mut all = Vec::new();
     for (name, target) in &input.target.quotas {
         let Some(spec) = input.target.standing.quotas.get(name) else { continue };
@@ -32,8 +33,9 @@ pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
             .collect();
         let mut waiting = mine.iter().filter(|workload| workload.active && workload.reserved.is_none()).count();
         let used = used_by_pool(&mine, &flavors);
-        let loans = target.loans.iter().map(|loan| &loan.pool);
-        let mut pools: BTreeSet<&PoolName> = target.shares.keys().chain(loans).chain(used.keys()).collect();
+        let loans = || target.loans.iter().filter(|loan| is_lent(&handed, name, loan));
+        let of_loans = loans().map(|loan| &loan.pool);
+        let mut pools: BTreeSet<&PoolName> = target.shares.keys().chain(of_loans).chain(used.keys()).collect();
         if pools.is_empty() {
             // It lives on what a tide lends, which is nothing now: its work waits all the same.
             let tides = input.target.standing.tides.values().flat_map(|tide| &tide.loans);
@@ -41,14 +43,14 @@ pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
         }
         for pool in pools {
             let mut loaned = Supply::default();
-            target.loans.iter().filter(|loan| loan.pool == *pool).for_each(|loan| loaned.add(&loan.supply));
+            loans().filter(|loan| loan.pool == *pool).for_each(|loan| loaned.add(&loan.supply));
             let used = used.get(pool).cloned().unwrap_or_default();
             let guarantee = target.shares.get(pool).map(|share| share.guarantee.clone());
             let per_node = per_node(input, pool);
             let mut promised = guarantee.as_ref().map(|amount| amount.supply(&per_node)).unwrap_or_default();
             promised.add(&loaned);
             let borrowed = beyond(&used, &promised);
-            let lent = lent_by_tide(input, name, pool);
+            let lent = lent_by_tide(input, &handed, name, pool);
             let waiting = u32::try_from(std::mem::take(&mut waiting)).unwrap_or(u32::MAX);
             let (quota, pool) = (name.clone(), pool.clone());
             all.push(ShareStatus { quota, pool, guarantee, loaned, used, borrowed, lent, waiting });
@@ -56,6 +58,42 @@ pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
     }
     put_down_borrowing(input, &mut all);
     all
+}
+
+/// The pools of the target as far as nodes have changed hands, and, where only quota does, as far as that is written.
+pub fn handed_over(input: &PlanInput) -> BTreeMap<PoolName, PoolTarget> {
+    let mut pools = input.handed_over();
+    for (name, pool) in &mut pools {
+        for part in &mut pool.parts {
+            let kept = input.target.standing.keeper(name, &part.purpose);
+            if matches!(part.purpose, Purpose::Lent { .. }) && kept.is_some_and(|(_, to)| !is_written(input, to)) {
+                part.purpose = Purpose::Own;
+            }
+        }
+    }
+    pools
+}
+
+/// Whether the cohort through which tides lend to a quota is as it should be; yes where that could not be read.
+fn is_written(input: &PlanInput, to: &QuotaName) -> bool {
+    let standing = &input.target.standing;
+    let cohort = standing.quotas.get(to).and_then(|quota| cohorts::of_tides(standing, to, quota));
+    let key = cohort.map(|name| ObjectKey::cluster(ObjectKind::Cohort, &name));
+    let wanted = input.desired.objects.iter().find(|object| Some(&object.key) == key.as_ref());
+    let objects = &input.observed.cluster.objects;
+    wanted.is_none_or(|wanted| match objects.seen().get(&wanted.key) {
+        Some(seen) => seen.written.as_ref() == Some(&wanted.digest),
+        None => objects.gap().is_some(),
+    })
+}
+
+/// Whether some of what a tide should have lent to a quota is lent.
+fn is_lent(handed: &BTreeMap<PoolName, PoolTarget>, quota: &QuotaName, loan: &LoanTarget) -> bool {
+    let parts = handed.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
+    parts.into_iter().any(|part| match &part.purpose {
+        Purpose::Lent { tide, from, to } => to == quota && *tide == loan.tide && *from == loan.from,
+        _ => false,
+    })
 }
 
 /// The pool of each flavor, from the labels of the nodes that it stands for.
@@ -108,9 +146,14 @@ fn beyond(used: &Supply, promised: &Supply) -> Supply {
     left
 }
 
-fn lent_by_tide(input: &PlanInput, quota: &QuotaName, pool: &PoolName) -> Supply {
+fn lent_by_tide(
+    input: &PlanInput,
+    handed: &BTreeMap<PoolName, PoolTarget>,
+    quota: &QuotaName,
+    pool: &PoolName,
+) -> Supply {
     let mut nodes = 0;
-    for part in input.target.pools.get(pool).into_iter().flat_map(|pool| &pool.parts) {
+    for part in handed.get(pool).into_iter().flat_map(|pool| &pool.parts) {
         match &part.purpose {
             Purpose::Lent { from, .. } | Purpose::Returning { from, .. } if from == quota => nodes += part.nodes,
             _ => {}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::effect::marks::{CORDON, Mark, POOL};
+use crate::effect::marks::{CORDON, MIG_CONFIG, Mark, POOL};
 use crate::effect::*;
 use crate::fleet::Fleet;
 use crate::fleet::reservation::Match;
@@ -95,6 +95,8 @@ pub fn input_at(now: &str) -> PlanInput {
         observed: Observed::default(),
         ledger: Ledger::default(),
         closed: BTreeMap::new(),
+        recalled: BTreeMap::new(),
+        gone: Default::default(),
         revision: Some("9bd0e1c4d5e6f708192a3b4c5d6e7f8091a2b3c4".into()),
         only: Vec::new(),
         only_node: None,
@@ -253,6 +255,13 @@ pub fn with_node(input: &mut PlanInput, name: &str, change: impl FnOnce(&mut Nod
     let mut nodes = input.observed.cluster.nodes.seen().clone();
     change(nodes.get_mut(name).unwrap());
     input.observed.cluster.nodes = Read::new(nodes, input.now);
+}
+
+/// The serving nodes that the tide lends are told to be cut.
+pub fn lend(input: &mut PlanInput) {
+    for name in ["serve-0", "serve-1"] {
+        with_node(input, name, |node| drop(node.labels.insert(MIG_CONFIG.into(), "as-lent".into())));
+    }
 }
 
 /// Puts our cordon on a node.

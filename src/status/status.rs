@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rust_decimal::Decimal;
 
 use super::{pools, quotas};
@@ -13,7 +13,7 @@ use crate::effect::{DrainOrder, Freeze, Outcome, Quarantine, Recall};
 use crate::fleet::Change;
 use crate::fleet::quota::{Amount, Supply};
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
-use crate::fleet::target::Purpose;
+use crate::fleet::target::{PoolTarget, Purpose};
 use crate::fleet::tide::Phase;
 use crate::ids::{
     FleetName, LayoutName, NodeName, PlanId, PoolName, QuotaName, ReservationId, ReservationName, TideName, Zone,
@@ -149,6 +149,8 @@ pub struct TideStatus {
     pub guard: Option<GuardStatus>,
     /// Low by the clock, and lends nothing: the words of its guard.
     pub closed: Option<String>,
+    /// Its document is gone.
+    pub gone: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -161,7 +163,7 @@ pub struct GuardStatus {
 impl Status {
     pub fn of(input: &PlanInput, plan: &Plan) -> Status {
         let standing = &input.target.standing;
-        let head = &input.ledger.head;
+        let (head, handed) = (&input.ledger.head, quotas::handed_over(input));
         let by_document = standing.frozen.iter().map(|reason| frozen_by_document(reason, input.now));
         let mut status = Status {
             fleet: standing.fleet.clone(),
@@ -175,7 +177,7 @@ impl Status {
             pools: pools::pools(input),
             reservations: standing.reservations.iter().map(|(name, spec)| reservation(input, name, spec)).collect(),
             quotas: quotas::shares(input),
-            tides: input.target.tides.iter().map(|(name, phase)| tide(input, name, phase)).collect(),
+            tides: input.target.tides.iter().map(|(name, phase)| tide(input, &handed, name, phase)).collect(),
             freezes: by_document.chain(head.frozen.iter().cloned()).collect(),
             quarantines: head.quarantined.iter().map(|(node, why)| (node.clone(), why.clone())).collect(),
             drains: head.drains.iter().map(|(node, order)| (node.clone(), order.clone())).collect(),
@@ -260,7 +262,7 @@ fn block_price(input: &PlanInput, name: &ReservationName, nodes: u32) -> Option<
     bought.intent.request.fee.0.checked_div(hours * Decimal::from(nodes)).map(Usd)
 }
 
-fn tide(input: &PlanInput, name: &TideName, phase: &Phase) -> TideStatus {
+fn tide(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideName, phase: &Phase) -> TideStatus {
     let next = input.upcoming.iter().find_map(|(at, changes)| {
         changes.iter().find_map(|change| match change {
             Change::Tide { tide, phase } if tide == name => Some((*at, *phase)),
@@ -268,7 +270,7 @@ fn tide(input: &PlanInput, name: &TideName, phase: &Phase) -> TideStatus {
         })
     });
     let (mut lent, mut returning) = (0, 0);
-    for part in input.target.pools.values().flat_map(|pool| &pool.parts) {
+    for part in handed.values().flat_map(|pool| &pool.parts) {
         match &part.purpose {
             Purpose::Lent { tide, .. } if tide == name => lent += part.nodes,
             Purpose::Returning { tide, .. } if tide == name => returning += part.nodes,
@@ -279,11 +281,9 @@ fn tide(input: &PlanInput, name: &TideName, phase: &Phase) -> TideStatus {
         let sample = input.observed.guards.get(name).and_then(Option::as_ref);
         GuardStatus { below: guard.below, value: sample.map(|sample| (sample.value, sample.at)) }
     });
-    // The ledger keeps a recall after its low tide is over.
-    let fresh = |recall: &&Recall| input.now.duration_since(recall.at) < SignedDuration::from_hours(24);
-    let recalled = input.ledger.head.recalled.get(name).filter(fresh).cloned();
-    let closed = input.closed.get(name).cloned();
-    TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed }
+    let (recalled, closed) = (input.recalled.get(name).cloned(), input.closed.get(name).cloned());
+    let gone = input.gone.contains(name);
+    TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed, gone }
 }
 
 fn hands_off(input: &PlanInput) -> Vec<NodeName> {

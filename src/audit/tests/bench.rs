@@ -151,6 +151,8 @@ impl Bench {
             observed,
             ledger,
             closed: BTreeMap::new(),
+            recalled: BTreeMap::new(),
+            gone: Default::default(),
             revision: None,
             only: Vec::new(),
             only_node: None,

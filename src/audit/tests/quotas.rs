@@ -55,6 +55,20 @@ fn quotas_are_no_more_than_the_nodes_hold() {
 }
 
 #[test]
+fn under_the_freeze_of_a_pool_nobody_gets_more_or_less_of_it() {
+    let frozen = |pool: &str, before: u32| {
+        moving(&[("a", before)], &[("a", 20, &[])]).with(|bench| {
+            let (by, at, reason) = ("ana".into(), bench.input.now, "incident".into());
+            bench.input.ledger.head.frozen.push(Freeze { scope: Scope::Pool(pool.into()), by, at, reason, all: false });
+        })
+    };
+    frozen("train", 40).breaks("under a freeze", "ana: incident");
+    frozen("train", 10).breaks("under a freeze", "ana: incident");
+    frozen("serve", 40).passes();
+    frozen("train", 20).passes();
+}
+
+#[test]
 fn a_quota_that_grows_waits_for_the_one_that_shrinks() {
     moving(&[("a", 60), ("b", 20)], &[("a", 20, &[]), ("b", 60, &["a"])]).passes();
     moving(&[("a", 60), ("b", 20)], &[("a", 20, &[]), ("b", 60, &[])]).breaks(CAPACITY, "120");

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::effect::marks::POOL;
-use crate::fleet::target::Purpose;
+use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{FlavorName, PoolName, ResourceName, WorkloadUid};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::plan::types::PlanInput;
@@ -49,6 +49,13 @@ pub fn shift(seen: Option<&Value>, wanted: Option<&Value>) -> Shift {
     found
 }
 
+/// The flavors of which another amount is given, or of which more or less may be borrowed or lent.
+pub fn moved(before: &Value, after: &Value) -> BTreeSet<FlavorName> {
+    let (before, after) = (quotas(before), quotas(after));
+    let moved = before.keys().chain(after.keys()).filter(|pair| before.get(*pair) != after.get(*pair));
+    moved.map(|(flavor, _)| flavor.clone()).collect()
+}
+
 /// What a change leaves promised beyond what the pool's nodes hold, where it is more than now; each with the objects
 /// that no document names and that have a part in it.
 pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> BTreeMap<Pair, String> {
@@ -64,8 +71,9 @@ pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -
     let after = sum(&overlaid(input, changes));
     let wanted: BTreeMap<&ObjectKey, &Value> =
         input.desired.objects.iter().map(|object| (&object.key, &object.body)).collect();
+    let handed = input.handed_over();
     let over = after.into_iter().filter_map(|(pair, promised)| {
-        let holds = holds(input, &wanted, &pair)?;
+        let holds = holds(input, &handed, &wanted, &pair)?;
         if promised <= holds.max(before.get(&pair).copied().unwrap_or(0)) {
             return None;
         }
@@ -91,14 +99,20 @@ pub fn pool_of(input: &PlanInput, flavor: &FlavorName) -> Option<PoolName> {
     body["spec"]["nodeLabels"][POOL].as_str().map(PoolName::from)
 }
 
-/// What the target's nodes of a flavor hold of a resource beside the spares, where that can be said.
-fn holds(input: &PlanInput, wanted: &BTreeMap<&ObjectKey, &Value>, (flavor, resource): &Pair) -> Option<i64> {
+/// What the nodes of a flavor hold of a resource beside the spares, in the hands that they are in, where that can be
+/// said.
+fn holds(
+    input: &PlanInput,
+    handed: &BTreeMap<PoolName, PoolTarget>,
+    wanted: &BTreeMap<&ObjectKey, &Value>,
+    (flavor, resource): &Pair,
+) -> Option<i64> {
     let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, flavor.as_str());
     let body =
         wanted.get(&key).copied().or_else(|| input.observed.cluster.objects.seen().get(&key).map(|seen| &seen.body))?;
     let pool = body["spec"]["nodeLabels"][POOL].as_str()?;
     let layouts = &input.desired.pools.get(pool)?.layouts;
-    let parts = input.target.pools.get(pool)?.parts.iter().filter(|part| part.purpose != Purpose::Spare);
+    let parts = handed.get(pool)?.parts.iter().filter(|part| part.purpose != Purpose::Spare);
     let is_gpu = resource.as_str().starts_with("nvidia.com/");
     if !is_gpu && !layouts.values().any(|layout| layout.allocatable.contains_key(resource)) {
         return None;

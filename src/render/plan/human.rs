@@ -269,8 +269,7 @@ impl Page<'_> {
         if released.is_empty() {
             return None;
         }
-        let lines =
-            released.iter().map(|one| format!("\n  {}, left as it is: {}", clean(&one.what), clean(&one.stays)));
+        let lines = released.iter().map(|one| format!("\n  {}: {}", clean(&one.what), clean(&one.stays)));
         let heading = self.heading("Released: no longer in the documents, so no longer managed. Nothing is destroyed");
         Some(heading + &lines.collect::<String>())
     }

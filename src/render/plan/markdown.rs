@@ -264,7 +264,7 @@ impl Page<'_> {
             return None;
         }
         let lines = released.iter().take(self.level.lines);
-        let lines = lines.map(|one| format!("\n- {}, left as it is: {}", cell(&one.what), cell(&one.stays)));
+        let lines = lines.map(|one| format!("\n- {}: {}", cell(&one.what), cell(&one.stays)));
         Some(format!("**Released from management; nothing is destroyed**\n{}", lines.collect::<String>()))
     }
 

@@ -67,7 +67,7 @@ fn a_plan_tells_who_is_disturbed_first() {
              pool/serve    2 nodes lent by serving to vision, cut whole  9 pods of serving
 
     Released: no longer in the documents, so no longer managed. Nothing is destroyed
-      pool/old, left as it is: 2 nodes, $65.54 an hour
+      pool/old: 2 nodes, $65.54 an hour
 
     Good to know
       pool/serve: i-0stray is tagged as ours, and nothing explains it
@@ -297,7 +297,7 @@ fn a_comment_tells_the_verdict_first() {
 
     **Released from management; nothing is destroyed**
 
-    - pool/old, left as it is: 2 nodes, $65.54 an hour
+    - pool/old: 2 nodes, $65.54 an hour
     "#);
 }
 

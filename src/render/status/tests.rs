@@ -43,6 +43,7 @@ fn what_it_waits_for_is_told_with_what_to_do() {
     input.ledger.head.frozen = vec![freeze(Scope::Fleet), freeze(Scope::Node("train-3".into()))];
     let quarantine = Quarantine { by: "bo".into(), at: now, reason: "ECC errors".into() };
     input.ledger.head.quarantined.insert("train-0".into(), quarantine);
+    sample::lend(&mut input);
     sample::cordon(&mut input, "train-0");
     sample::with_node(&mut input, "train-1", |node| node.ready = false);
     sample::with_node(&mut input, "train-2", |node| {

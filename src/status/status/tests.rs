@@ -130,7 +130,10 @@ fn what_one_borrows_another_lends() {
 
 #[test]
 fn the_tide_lends_until_it_turns() {
-    let status = of(&sample::input_at("2026-11-02T23:00-08:00"));
+    let mut input = sample::input_at("2026-11-02T23:00-08:00");
+    assert_eq!(of(&input).tides[0].lent, 0, "nothing is handed over yet");
+    sample::lend(&mut input);
+    let status = of(&input);
     let tide = &status.tides[0];
     assert_eq!((tide.lent, tide.returning), (2, 0));
     assert_eq!(tide.next.unwrap().0, at("2026-11-03T05:45-08:00"));
