@@ -7,10 +7,13 @@ use jiff::SignedDuration;
 use super::Wrong;
 use super::bench::Bench;
 use super::settle;
-use crate::effect::marks::POOL;
+use crate::effect::marks::{DRESSED, POOL};
 use crate::fleet::pool::Source;
 use crate::observed::{ObjectKind, PodSeen};
 use crate::units::Duration;
+
+/// How the labels of a slot's node are told apart from what it shows.
+const DRESSED_IN: &str = ", dressed";
 
 /// Holds the fleet against one that was made from nothing. Only one that is done can be compared, and only as far as
 /// the documents alone decide: a person's orders, a block that was bought, racks of somebody else, and quotas where pods
@@ -49,7 +52,9 @@ fn is_crowded(bench: &Bench) -> bool {
 pub fn compare(bench: &Bench, twin: &Bench) -> Result<(), Wrong> {
     let crowded = is_crowded(bench);
     let (ours, theirs) = (picture(bench, crowded)?, picture(twin, crowded)?);
-    let differs = |key: &&String| ours.get(*key) != theirs.get(*key);
+    // Its labels hold a slot's number, so they can be held against each other only where both are in their own place.
+    let comparable = |key: &String| !key.ends_with(DRESSED_IN) || (ours.contains_key(key) && theirs.contains_key(key));
+    let differs = |key: &&String| comparable(key) && ours.get(*key) != theirs.get(*key);
     let mut keys: Vec<&String> = ours.keys().chain(theirs.keys()).filter(differs).collect();
     keys.sort();
     keys.dedup();
@@ -97,6 +102,9 @@ fn picture(bench: &Bench, crowded: bool) -> Result<BTreeMap<String, String>, Wro
                 format!("{} of {pool}, tainted {}", gpus.join(" "), taints.join(" "))
             });
             all.insert(format!("{name}/{place}"), shows);
+            if let Some(dressed) = node.and_then(|node| node.labels.get(DRESSED)).filter(|_| place == *index) {
+                all.insert(format!("{name}/{place}{DRESSED_IN}"), dressed.clone());
+            }
         }
     }
     Ok(all)
