@@ -12,6 +12,7 @@ mod crashes;
 mod examples;
 mod fleets;
 mod fuzz_corpus;
+mod pages;
 mod properties;
 mod right;
 mod rollouts;

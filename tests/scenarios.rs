@@ -61,6 +61,7 @@ scripts! {
     drain_by_hand_keeps_budgets
     drain_takes_whole_gangs
     drift_is_named_and_put_back
+    emptied_for_a_person_is_closed
     existing_node_disappears
     existing_nodes_are_claimed_and_released
     finished_work_is_not_resumed
@@ -102,10 +103,12 @@ scripts! {
     replace_in_a_full_reservation
     resend_into_a_hidden_reservation
     roll_out_says_when_it_is_done
+    roll_out_within_the_hourly_limit
     same_cut_loan_is_reclaimed
     second_apply_does_nothing
     service_moves_through_a_layout_change
     shrink_before_they_join
+    shrink_takes_the_emptiest_place
     shrink_too_much_waits_for_approval
     shrink_within_the_hourly_budget
     sick_node_is_booted_then_replaced
@@ -119,6 +122,7 @@ scripts! {
     two_operators
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
+    what_is_held_says_why
     what_is_not_ours_stays
     what_waits_for_a_loan_is_shown
 }

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::fleets::INIT;
 
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Answer {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
-fn run(directory: &Path, arguments: &[&str]) -> Answer {
+pub fn run(directory: &Path, arguments: &[&str]) -> Answer {
     let mut command = Command::cargo_bin("tidewright").unwrap();
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "CI"] {
         command.env_remove(name);
@@ -24,7 +24,7 @@ fn run(directory: &Path, arguments: &[&str]) -> Answer {
 }
 
 /// The starting fleet, in a directory of its own.
-fn fleet() -> tempfile::TempDir {
+pub fn fleet() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in INIT {
         std::fs::write(directory.path().join(name), text).unwrap();
@@ -140,7 +140,7 @@ fn a_freeze_is_seen_by_everybody_until_it_is_lifted() {
     let status: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&status["verdict"], &status["freezes"][0]["by"]), (&"frozen".into(), &"ana".into()));
     let Answer { code, out, err } = run(directory.path(), &["thaw", "pool/train"]);
-    assert!(code == 0 && out.is_empty() && err.contains("is not frozen") && err.contains("the whole fleet"), "{err}");
+    assert!(code == 1 && out.is_empty() && err.contains("is not frozen") && err.contains("the whole fleet"), "{err}");
     assert_eq!(run(directory.path(), &["thaw"]).out, "The whole fleet goes on.\n");
     let Answer { code, out, .. } = run(directory.path(), &["status"]);
     assert!(code == 2 && out.contains("\nChanging: ") && !out.contains("incident 4711"), "{out}");
@@ -355,6 +355,26 @@ fn a_saved_plan_writes_what_it_says_and_nothing_else() {
     assert_eq!(run(&["apply", "plan.json", "--until-converged"]).code, 0);
     let Answer { code, err, .. } = run(&["plan", "--at", "2030-01-01T00:00Z", "--out", "later.json"]);
     assert!(code == 1 && err.contains("--at") && !directory.path().join("later.json").exists(), "{err}");
+}
+
+#[test]
+fn orders_that_mean_nothing_are_errors_that_say_so() {
+    let directory = fleet();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    for (arguments, word) in [
+        (&["thaw"][..], "nobody froze anything"),
+        (&["thaw", "pool/train"], "nobody froze anything"),
+        (&["return", "ip-10-0-0-5"], "not in quarantine"),
+        (&["sim", "submit", "reserach", "8"], "did you mean `research`"),
+        (&["sim", "submit", "research", "8", "--name", "A_B"], "no name of a workload"),
+    ] {
+        let Answer { code, out, err } = run(arguments);
+        assert!(code == 1 && out.is_empty() && err.contains(word), "{arguments:?}: {code} {out}{err}");
+    }
+    for verb in ["show", "advance", "submit", "reset"] {
+        let Answer { out, .. } = run(&["sim", verb, "--help"]);
+        assert!(out.contains(&format!("Examples:\n  tidewright sim {verb}")), "{out}");
+    }
 }
 
 #[test]

@@ -151,6 +151,10 @@ fn beyond(excess: &[Excess]) -> String {
     let word = |excess: &Excess| {
         let (key, wanted) = (&excess.key, &excess.wanted);
         let left = excess.approved.clone().unwrap_or_default();
+        if let Some(object) = wanted.unnamed(&left).next().filter(|_| wanted.count <= left.count) {
+            let object = object.words();
+            return format!("{key}: {object} would be written differently from what was approved");
+        }
         match wanted.beyond(&left) {
             Some((what, wanted, left)) => format!("{key}: {wanted} {what} where {left} is left of the approval"),
             None => format!("{key} {} where {} is left of the approval", wanted.count, left.count),

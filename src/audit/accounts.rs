@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use super::Found;
 use super::case::Case;
 use super::evict::disturbing;
-use crate::effect::{Action, CloudAction, ClusterAction, Effects, Object, Subject, Thing, Verb};
+use crate::effect::{
+    Action, Amount, CloudAction, ClusterAction, Effects, Object, Subject, Thing, Verb, canonical, digest_of,
+};
 use crate::fleet::pool::Source;
-use crate::ids::{PoolName, QuotaName, SlotId};
+use crate::ids::{NodeName, PoolName, QuotaName, SlotId};
 use crate::observed::{ObjectKey, ObjectKind, ObjectSeen, PodSeen};
 use crate::plan::{Consent, Held, Reason, Urgency, WaitingOn};
 
@@ -15,6 +17,7 @@ const EFFECTS: &str = "the effects of a plan bound what its steps do";
 const URGENCY: &str = "what has its own budget has a reason for it";
 const CONSENT: &str = "who is disturbed by choice is asked for";
 const SLOTS: &str = "every slot that lacks a node is in a step or held";
+const CHOICE: &str = "a slot with nothing goes before one with work";
 const OBJECTS: &str = "every object that differs is in a step or held";
 
 /// The digest is that of the effects, the effects cover the sum of the steps, and no step hides what it does.
@@ -40,11 +43,31 @@ pub fn effects(case: &Case<'_>, found: &mut Found) {
             },
             Action::Cluster(ClusterAction::Cut { .. }) => Verb::Cut,
             Action::Cluster(ClusterAction::Delete(_)) => Verb::Delete,
+            Action::Cluster(ClusterAction::Apply(_)) => Verb::Apply,
             _ => continue,
         };
         let said = step.effects.0.iter().find(|(key, _)| key.verb == verb).map(|(_, amount)| amount);
         if said.is_none_or(|amount| amount.count == 0) {
             found.step(EFFECTS, &step.id, format!("its effects do not say `{}`", verb.name()));
+        }
+        let object = match &step.action {
+            Action::Cluster(ClusterAction::Apply(object)) => {
+                Some((&object.key, Some(digest_of(&canonical(&object.body)))))
+            }
+            Action::Cluster(ClusterAction::Delete(key)) => Some((key, None)),
+            _ => None,
+        };
+        if let Some((key, body)) = object {
+            let names = |amount: &Amount| match (amount.objects.get(key), &body) {
+                (Some(Some(written)), Some(body)) => {
+                    written.as_str().len() >= 16 && body.as_str().starts_with(written.as_str())
+                }
+                (Some(None), None) => true,
+                _ => false,
+            };
+            if !said.is_some_and(names) {
+                found.step(EFFECTS, &step.id, format!("its effects do not say what becomes of {key}"));
+            }
         }
         if let Action::Cloud(CloudAction::Purchase(request)) = &step.action
             && said.is_none_or(|amount| amount.usd_upfront < request.fee)
@@ -151,9 +174,12 @@ pub fn slots(case: &Case<'_>, found: &mut Found) {
         let remembered = case.pool_ledger(name);
         let indexes = (0..target.nodes).chain(remembered.iter().flat_map(|pool| pool.slots.keys().copied()));
         let indexes: BTreeSet<u32> = indexes.collect();
+        if let Some((busy, empty)) = worse_choice(case, name, &indexes) {
+            found.plan(CHOICE, format!("{busy} goes and work is on it, while {empty}, which has nothing, is wanted"));
+        }
         for index in indexes {
             let slot = SlotId::new(name, index);
-            let what = match index < target.nodes {
+            let what = match case.part(&slot).is_some() {
                 true if !has_node(case, &slot) => "has no node",
                 false if still_serves(case, &slot) => "is not wanted",
                 _ => continue,
@@ -164,6 +190,20 @@ pub fn slots(case: &Case<'_>, found: &mut Found) {
             }
         }
     }
+}
+
+/// A slot that is not wanted and has work, and one that is wanted and has nothing.
+fn worse_choice(case: &Case<'_>, pool: &PoolName, indexes: &BTreeSet<u32>) -> Option<(SlotId, SlotId)> {
+    let slots = || indexes.iter().map(|index| SlotId::new(pool, *index));
+    let node = |slot: &SlotId| {
+        let known = case.ledger_slot(slot)?;
+        known.node.as_ref().or_else(|| case.node_of(known.instance.as_ref()?)).cloned()
+    };
+    let is_begun = |name: &NodeName| case.has_our_cordon(name);
+    let works = |slot: &SlotId| node(slot).is_some_and(|n| case.pods.on(&n).next().is_some() && !is_begun(&n));
+    let busy = slots().find(|slot| case.part(slot).is_none() && works(slot))?;
+    let has_nothing = |slot: &SlotId| case.ledger_slot(slot).is_none_or(|known| !known.is_something());
+    Some((busy, slots().find(|slot| case.part(slot).is_some() && has_nothing(slot))?))
 }
 
 /// Something serves the slot, is on its way, or may still be there.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::dag::Dag;
 use super::pods::Pods;
 use crate::effect::marks::CORDON;
+use crate::effect::seats::Seats;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Subject};
 use crate::fleet::standing::{PoolSpec, Standing, TermsSpec};
 use crate::fleet::target::{Part, Purpose};
@@ -36,6 +37,8 @@ pub struct Case<'a> {
     node_of: BTreeMap<&'a InstanceId, &'a NodeName>,
     /// Old names of pools that the documents renamed, by the new one.
     renamed: BTreeMap<&'a PoolName, &'a PoolName>,
+    /// Which slots are wanted.
+    seats: BTreeMap<&'a PoolName, Seats>,
 }
 
 impl<'a> Case<'a> {
@@ -62,10 +65,20 @@ impl<'a> Case<'a> {
             slot_of_claimed: BTreeMap::new(),
             node_of: nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, name))).collect(),
             renamed: renamed.collect(),
+            seats: BTreeMap::new(),
         };
         case.index_ledger();
+        case.index_seats();
         case.index_steps();
         case
+    }
+
+    fn index_seats(&mut self) {
+        for (name, target) in &self.input.target.pools {
+            let size = self.pool(name).and_then(|pool| pool.size);
+            let seats = Seats::of(target, size, self.pool_ledger(name), self.seen(), self.now());
+            self.seats.insert(name, seats);
+        }
     }
 
     fn index_ledger(&mut self) {
@@ -221,8 +234,11 @@ impl<'a> Case<'a> {
 
     /// The part of the target that a slot is in; none for one that is not wanted.
     pub fn part(&self, slot: &SlotId) -> Option<&'a Part> {
-        let parts = &self.input.target.pools.get(&slot.pool)?.parts;
-        parts.iter().find(|part| part.first <= slot.index && slot.index - part.first < part.nodes)
+        let target = self.input.target.pools.get(&slot.pool)?;
+        match self.seats.get(&slot.pool) {
+            Some(seats) => seats.part(target, slot.index),
+            None => Seats::default().part(target, slot.index),
+        }
     }
 
     /// Whether the node is cordoned by us already, or by a step that the given one comes after.

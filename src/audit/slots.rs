@@ -112,7 +112,7 @@ pub fn is_believed_lost(case: &Case<'_>, since: Option<Timestamp>, id: &Instance
 }
 
 pub fn in_target(case: &Case<'_>, slot: &SlotId) -> bool {
-    case.input.target.pools.get(&slot.pool).is_some_and(|pool| slot.index < pool.nodes)
+    case.part(slot).is_some()
 }
 
 /// The records of this kind on a slot that must have been written before the step.

@@ -13,7 +13,7 @@ use super::evict::disturbing;
 use crate::effect::marks::{CORDON, Mark, is_starting};
 use crate::effect::{Action, CloudAction, ClusterAction, Fact};
 use crate::fleet::updates::{When, Window};
-use crate::ids::{NodeName, PoolName, WorkloadUid};
+use crate::ids::{NodeName, PoolName, SlotId, WorkloadUid};
 use crate::observed::GangName;
 use crate::plan::Reason;
 use crate::units::ZoneName;
@@ -118,9 +118,9 @@ fn out_before<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeNa
 /// Slots whose node was taken away by choice in the last hour and has no successor in service yet.
 fn away(case: &Case<'_>, pool: &PoolName) -> BTreeSet<u32> {
     let Some(remembered) = case.pool_ledger(pool) else { return BTreeSet::new() };
-    let wanted = case.input.target.pools.get(pool).map_or(0, |pool| pool.nodes);
-    let recent =
-        remembered.removed.iter().filter(|(index, at)| *index < wanted && case.now().duration_since(*at) < AN_HOUR);
+    let is_wanted = |index: u32| case.part(&SlotId::new(pool, index)).is_some();
+    let recent = remembered.removed.iter().filter(|(_, at)| case.now().duration_since(*at) < AN_HOUR);
+    let recent = recent.filter(|(index, _)| is_wanted(*index));
     let is_away = |index: &u32| {
         let instance = remembered.slots.get(index).and_then(|slot| slot.instance.as_ref());
         let node = instance.and_then(|id| case.node_of(id)).and_then(|node| case.node(node));

@@ -1,6 +1,5 @@
 //! `tidewright apply`: carry a plan out, as far as it holds and was approved.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +11,8 @@ use jiff::Timestamp;
 
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
 use crate::audit::Audited;
-use crate::effect::{Action, ClusterAction, Effects, Thing};
+use crate::effect::{Effects, Thing};
 use crate::ids::{Digest, StepId};
-use crate::observed::ObjectKey;
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
 use crate::render::status::sentence;
@@ -151,31 +149,14 @@ fn still_holds(saved: &Saved, made: &Plan, session: &Session) -> Result<(), u8> 
     if saved.fleet != *fleet {
         return Err(fail(&format!("this is a plan of fleet {}, and the directory holds fleet {fleet}", saved.fleet)));
     }
-    let mut lines = made.effects.within(&saved.effects).map_or_else(|beyond| plan::excesses(&beyond), |()| Vec::new());
-    lines.extend(other_contents(&saved.plan, made));
-    if lines.is_empty() {
-        return Ok(());
-    }
+    let Err(beyond) = made.effects.within(&saved.effects) else { return Ok(()) };
+    let lines = plan::excesses(&beyond);
     let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
     Err(fail(&format!(
         "the saved plan does not hold any more, so nothing was done. What would be done now goes beyond it:{lines}\n\
          look at the new plan: {}",
         plan::command("plan", &session.directory)
     )))
-}
-
-/// Objects that would be written now with something else than the saved plan says.
-fn other_contents(saved: &Plan, made: &Plan) -> Vec<String> {
-    let written = |plan: &Plan| -> BTreeMap<ObjectKey, Digest> {
-        let objects = plan.steps.iter().filter_map(|step| match &step.action {
-            Action::Cluster(ClusterAction::Apply(object)) => Some((object.key.clone(), object.digest.clone())),
-            _ => None,
-        });
-        objects.collect()
-    };
-    let before = written(saved);
-    let differs = |(key, digest): &(ObjectKey, Digest)| before.get(key).is_some_and(|saved| saved != digest);
-    written(made).into_iter().filter(differs).map(|(key, _)| format!("{key} would be written differently")).collect()
 }
 
 /// What may be done beyond what the merge itself allows. A plan that disturbs nobody needs no word.
@@ -319,7 +300,7 @@ pub fn walk(
 /// When something that is held can go on, if that is worth waiting for.
 fn soon(made: &Plan, now: Timestamp) -> Option<Timestamp> {
     let until = |held: &planning::Held| match held.waiting_on {
-        WaitingOn::Until(at) | WaitingOn::Capacity { retry: Some(at), .. } => Some(at),
+        WaitingOn::Until { at, .. } | WaitingOn::Capacity { retry: Some(at), .. } => Some(at),
         _ => None,
     };
     let next = made.held.iter().filter_map(until).filter(|at| *at > now).min()?;

@@ -194,7 +194,7 @@ fn comes_by_itself(made: &Plan, now: Timestamp) -> Option<Timestamp> {
     let soon = now.checked_add(POLL.signed()).unwrap_or(now);
     let each = made.held.iter().map(|held| match &held.waiting_on {
         WaitingOn::DisruptionBudget(_) => Some(soon),
-        WaitingOn::Until(at) => Some((*at).max(soon)),
+        WaitingOn::Until { at, .. } => Some((*at).max(soon)),
         _ => None,
     });
     each.collect::<Option<Vec<_>>>()?.into_iter().min()

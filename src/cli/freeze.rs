@@ -37,7 +37,9 @@ pub struct Arguments {
 #[command(after_help = "\
 Examples:
   tidewright thaw                              the whole fleet goes on
-  tidewright thaw pool/train                   this pool goes on")]
+  tidewright thaw pool/train                   this pool goes on
+
+Exit codes: 0 it goes on, 1 it was not frozen, or another error.")]
 pub struct ThawArguments {
     /// What: pool/NAME or node/NAME; nothing for the whole fleet
     #[arg(value_name = "WHAT")]
@@ -103,14 +105,17 @@ pub fn thaw(arguments: &ThawArguments, common: &Common) -> u8 {
         let frozen = session.head()?.frozen;
         if !frozen.iter().any(|freeze| freeze.scope == scope) {
             let others: Vec<String> = frozen.iter().map(|freeze| written(&freeze.scope)).collect();
-            talk(&match others.is_empty() {
-                true => "Nobody froze anything: there is nothing to lift.".to_string(),
-                false => format!("{} is not frozen. Frozen is: {}", named(&scope), others.join(", ")),
-            });
-        } else {
-            session.remember(&LedgerChange::Thaw(scope.clone()))?;
-            print(&format!("{} goes on.", named(&scope)));
+            let by_document = match session.fleet.frozen.is_some() {
+                true => "; the Fleet document says `frozen`: remove spec.frozen there",
+                false => "",
+            };
+            return Err(fail(&match others.is_empty() {
+                true => format!("nobody froze anything with `freeze`: there is nothing to lift{by_document}"),
+                false => format!("{} is not frozen; frozen is: {}{by_document}", named(&scope), others.join(", ")),
+            }));
         }
+        session.remember(&LedgerChange::Thaw(scope.clone()))?;
+        print(&format!("{} goes on.", named(&scope)));
         if session.fleet.frozen.is_some() {
             talk("The Fleet document itself says `frozen`: remove spec.frozen there, too.");
         }

@@ -46,8 +46,17 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show what exists
+    #[command(after_help = "\
+Examples:
+  tidewright sim show                          nodes, reservations, work, and what time it is there
+  tidewright sim show --dir clusters/demo      of another fleet")]
     Show,
     /// Let time pass
+    #[command(after_help = "\
+Examples:
+  tidewright sim advance 6h                    six hours
+  tidewright sim advance 07:00                 until it is next 07:00 in the fleet's zone
+  tidewright sim advance 07:00 --operate       the same, with an operator that looks every 5 minutes")]
     Advance {
         /// How long, 90s, 45m, 6h, 2d; or until it is next so late in the fleet's zone, 07:00
         #[arg(value_name = "LENGTH|TIME")]
@@ -57,6 +66,11 @@ enum Verb {
         operate: bool,
     },
     /// Let a gang arrive, which runs until its work is done
+    #[command(after_help = "\
+Examples:
+  tidewright sim submit vision 64              a gang of team vision: 64 GPUs, until somebody ends it
+  tidewright sim submit vision 64 --for 6h     one that works for six hours
+  tidewright sim submit batch 4 --name embed   one with a name, on a part of a node")]
     Submit {
         /// The quota whose work it is
         #[arg(value_name = "QUOTA")]
@@ -79,6 +93,10 @@ enum Verb {
         file: PathBuf,
     },
     /// Put the world aside, and begin anew
+    #[command(after_help = "\
+Examples:
+  tidewright sim reset                         the next verb begins a world at this moment
+  tidewright sim reset --at 2026-11-16T14:00   a world that begins at that time of the fleet's zone")]
     Reset {
         /// When it begins: a time in the fleet's zone, or an instant with its offset; without it now
         #[arg(long, value_name = "TIME")]
@@ -220,9 +238,20 @@ fn gang(session: &Session, quota: &str, gpus: u32, name: Option<&str>) -> Result
         format!("gang-{}", there.workloads.seen().len() + 1)
     };
     let name = name.map_or_else(numbered, String::from);
+    if !is_object_name(&name) {
+        let rule = "lower-case letters, digits and `-`, a letter or digit at both ends, at most 63";
+        return Err(fail(&format!("`{name}` is no name of a workload: write {rule}")));
+    }
     let mut gang = GangSpec::new(namespace, &name, queue, gpus.div_ceil(per_node), gpus.min(per_node));
     gang.tier = spec.tiers.first().cloned();
     Ok(gang)
+}
+
+/// Whether the API server takes it as a name, and its pods' names can be made of it.
+fn is_object_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let ends = name.starts_with(plain) && name.ends_with(plain);
+    ends && name.len() <= 63 && name.chars().all(|c| plain(c) || c == '-')
 }
 
 /// A whole script, in a world of its own. It prints itself, with what each command answered.

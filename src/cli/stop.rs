@@ -16,12 +16,13 @@ pub fn listen() -> Arc<StopSignal> {
         runtime.block_on(async {
             while tokio::signal::ctrl_c().await.is_ok() {
                 let again = heard.is_asked();
-                heard.press();
+                // Said before it is done, or what the other thread says about the end would stand above it.
                 talk(if again {
                     "Stopping now. What is in flight stays as it is; the next run understands it."
                 } else {
                     "Finishing the steps in flight, then stopping. Press Ctrl-C again to stop now."
                 });
+                heard.press();
             }
         });
     });

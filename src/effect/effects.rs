@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::digest_of;
 use crate::ids::{Digest, PoolName, QuotaName, ReservationName, TideName};
+use crate::observed::ObjectKey;
 use crate::units::Usd;
 
 /// Bounds by verb and subject.
@@ -69,6 +70,9 @@ pub struct Amount {
     pub teams: BTreeSet<QuotaName>,
     /// The highest rank of a tier that is disturbed.
     pub highest: Option<i32>,
+    /// Objects, with what is written; none where they are deleted. Whoever approved one text did not approve another.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objects: BTreeMap<ObjectKey, Option<Digest>>,
 }
 
 /// Something that goes beyond what was approved.
@@ -136,6 +140,13 @@ impl Amount {
         Self { count, ..Self::default() }
     }
 
+    /// An object that is written with this, or deleted. The ledger keeps it, so only as much of the digest as tells two
+    /// texts apart.
+    pub fn object(key: &ObjectKey, written: Option<&Digest>) -> Self {
+        let short = |digest: &Digest| Digest::from(digest.as_str().get(..16).unwrap_or(digest.as_str()));
+        Self { objects: BTreeMap::from([(key.clone(), written.map(short))]), ..Self::count(1) }
+    }
+
     pub fn add(&mut self, other: &Amount) {
         self.count = self.count.saturating_add(other.count);
         self.usd_hour = Usd(self.usd_hour.0.saturating_add(other.usd_hour.0));
@@ -144,6 +155,13 @@ impl Amount {
         self.gpu_secs = self.gpu_secs.saturating_add(other.gpu_secs);
         self.teams.extend(other.teams.iter().cloned());
         self.highest = self.highest.max(other.highest);
+        self.objects.extend(other.objects.iter().map(|(key, written)| (key.clone(), written.clone())));
+    }
+
+    /// Objects that are written differently, or that were not named at all.
+    pub fn unnamed<'a>(&'a self, approved: &'a Amount) -> impl Iterator<Item = &'a ObjectKey> {
+        let differs = |(key, written): &(&ObjectKey, &Option<Digest>)| approved.objects.get(*key) != Some(*written);
+        self.objects.iter().filter(differs).map(|(key, _)| key)
     }
 
     fn within(&self, approved: &Amount) -> bool {
@@ -155,6 +173,7 @@ impl Amount {
             && self.gpu_secs <= approved.gpu_secs.saturating_add(older)
             && self.teams.is_subset(&approved.teams)
             && self.highest <= approved.highest
+            && self.unnamed(approved).next().is_none()
     }
 
     /// What goes beyond an approval although the count does not: its name, how much it is, and how much is left.
@@ -185,6 +204,7 @@ impl Amount {
         self.usd_upfront = less(self.usd_upfront, done.usd_upfront);
         self.gpus = self.gpus.saturating_sub(done.gpus);
         self.gpu_secs = self.gpu_secs.saturating_sub(done.gpu_secs);
+        self.objects.retain(|key, _| !done.objects.contains_key(key));
     }
 }
 

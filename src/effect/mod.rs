@@ -1,7 +1,8 @@
 //! The words that planner, providers and `apply` share: what can be done, what can be waited for, what is remembered.
 //!
 //! [`Action`] is a thing to do, [`Fact`] a thing that can be looked at again, [`Ledger`] our only memory, [`Effects`]
-//! what an approval covers. All plain data; nothing here decides or calls anything.
+//! what an approval covers. All plain data; nothing here decides or calls anything, but for [`seats`], the one meaning of
+//! a pool's size against what is there.
 
 pub mod action;
 pub mod change;
@@ -11,6 +12,7 @@ pub mod fact;
 pub mod hash;
 pub mod ledger;
 pub mod marks;
+pub mod seats;
 
 pub use action::*;
 pub use change::*;

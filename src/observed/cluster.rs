@@ -252,6 +252,16 @@ impl ObjectKey {
     }
 }
 
+impl ObjectKey {
+    /// For people: "ClusterQueue vision", "LocalQueue vision/main".
+    pub fn words(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{} {namespace}/{}", self.kind.name(), self.name),
+            None => format!("{} {}", self.kind.name(), self.name),
+        }
+    }
+}
+
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {

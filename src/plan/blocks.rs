@@ -150,7 +150,11 @@ fn lengthen(
     }
     if now < edge(EXTENDS_FROM) {
         if buying.approval.is_some() {
-            wanted.hold(what, WaitingOn::Until(edge(EXTENDS_FROM)), draft);
+            wanted.hold(
+                what,
+                WaitingOn::until(edge(EXTENDS_FROM), "a Capacity Block is lengthened only in its last 56 days"),
+                draft,
+            );
         }
         return;
     }

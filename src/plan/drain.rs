@@ -204,7 +204,7 @@ fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure) -> Option<Waiti
         return Some(waiting_on);
     }
     let too_young = load.workloads.values().filter_map(|workload| promised(view, workload, pressure));
-    too_young.max().map(WaitingOn::Until)
+    too_young.max().map(|at| WaitingOn::until(at, "its tier promises it a minimum runtime"))
 }
 
 /// A pod that the API server never lets go.

@@ -221,7 +221,8 @@ fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mu
     };
     let until = since.checked_add(LOST_AFTER).unwrap_or(since);
     if view.now < until {
-        return hold(draft, &on, sentence, Reason::SlotEmpty, WaitingOn::Until(until));
+        let why = format!("{name} is not listed; what stays away so long is gone");
+        return hold(draft, &on, sentence, Reason::SlotEmpty, WaitingOn::until(until, why));
     }
     if slot.is_existing() {
         let text =

@@ -23,14 +23,17 @@ use crate::observed::{Gap, ObjectKind};
 const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// How long a removal counts.
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// The limit that removals by choice count against.
+pub const REMOVED_PER_HOUR: &str = "limits.nodesRemovedPerHour";
 /// What an approval would have to cover is known only when everything else is: the place is kept with this.
 pub const NO_DIGEST: &str = "";
 
 pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
+    // A part of a plan needs the same word as the whole: what is left out counts here.
+    let mut removals = Removals::new(view, &draft.courses, &draft.held);
+    let shrink = Shrink::new(view, &draft.courses, &draft.held, removals.too_many && !removals.approved);
     let left_out = only(view, draft);
     let courses = std::mem::take(&mut draft.courses);
-    let mut removals = Removals::new(view, &courses, &draft.held);
-    let shrink = Shrink::new(view, &courses, &draft.held, removals.too_many && !removals.approved);
     let mut breakers: BTreeMap<PoolName, u32> = BTreeMap::new();
     // What was begun comes first, so that a budget is spent on finishing.
     let (begun, fresh): (Vec<_>, Vec<_>) = courses.into_iter().partition(|course| is_begun(view, course));
@@ -298,11 +301,14 @@ impl Removals {
         // hour allows, as many as it does.
         let wanted = if begun { 1 } else { self.ties.width(course).min(self.allowed.max(1)) };
         if self.left < wanted {
-            let name = "limits.nodesRemovedPerHour".to_string();
-            let budget = WaitingOn::Budget { name, allowed: self.allowed, used: self.allowed - self.left };
+            let (name, allowed, used) = (REMOVED_PER_HOUR.to_string(), self.allowed, self.allowed - self.left);
             let short = usize::try_from(wanted - self.left).unwrap_or(usize::MAX);
             let free = self.recent.get(short - 1).and_then(|at| at.checked_add(AN_HOUR).ok());
-            return Some(free.map_or(budget, WaitingOn::Until));
+            let why = format!("{name} is {allowed}, and {used} of that is used");
+            return Some(match free {
+                Some(at) => WaitingOn::Until { at, why, remedy: Some(raise(REMOVED_PER_HOUR)) },
+                None => WaitingOn::Budget { name, allowed, used },
+            });
         }
         self.left -= wanted;
         self.ties.promise(course, wanted - 1);
@@ -310,10 +316,15 @@ impl Removals {
     }
 }
 
+/// What to write where a limit of the fleet is in the way.
+fn raise(limit: &str) -> String {
+    format!("raise spec.{limit} in the Fleet document")
+}
+
 /// Nodes that nobody wants and that go for another reason: whoever wrote the smaller number asked for them too.
 fn ending_anyway(view: &View<'_>) -> usize {
     let slots = view.slots().filter(|(_, slot)| slot.part.is_none() && slot.node.is_some());
-    let beyond = slots.filter(|(pool, slot)| pool.spec.size.is_none_or(|size| slot.id.index >= size));
+    let beyond = slots.filter(|(_, slot)| !slot.by_tide);
     beyond.filter(|(pool, slot)| !not_wanted(view, pool, slot).1).count()
 }
 

@@ -122,7 +122,8 @@ impl Room {
             let refused = slot.record.and_then(|record| record.refused.get(&place)).copied();
             let retry = refused.and_then(|at| at.checked_add(BACK_OFF).ok()).filter(|retry| *retry > view.now);
             if let Some(retry) = retry {
-                waiting = waiting.or(Some(WaitingOn::Capacity { what: describe(source), retry: Some(retry) }));
+                let refused = WaitingOn::Capacity { what: describe(view, pool, source), retry: Some(retry) };
+                waiting = Some(both(waiting, refused));
                 continue;
             }
             let found = match source {
@@ -139,11 +140,17 @@ impl Room {
                 Err((wait, true)) => return Supply::Wait(wait),
                 // A source that gives all that it may is as it should be: what the others say is the reason.
                 Err((wait @ WaitingOn::Budget { .. }, false)) => full = full.or(Some(wait)),
-                Err((wait, false)) => waiting = waiting.or(Some(wait)),
+                Err((wait, false)) => waiting = Some(both(waiting, wait)),
             }
         }
         let nothing = || WaitingOn::Capacity { what: "any source of the pool".into(), retry: None };
-        Supply::Wait(waiting.or(full).unwrap_or_else(nothing))
+        Supply::Wait(match (waiting, full) {
+            // That the other sources give all that they may is half of the answer.
+            (Some(WaitingOn::Capacity { what, retry }), Some(WaitingOn::Budget { name, allowed, used })) => {
+                WaitingOn::Capacity { what: format!("{what}, and {name} are {used} of {allowed}"), retry }
+            }
+            (waiting, full) => waiting.or(full).unwrap_or_else(nothing),
+        })
     }
 
     /// `Err` with whether to wait for it rather than look further.
@@ -404,11 +411,33 @@ fn source_of(view: &View<'_>, pool: &PoolView<'_>, market: Market, reservation: 
     place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)
 }
 
-fn describe(source: &Source) -> String {
+/// What two sources wait for: a slot is filled by either, so both are told; where one is asked again, with when.
+fn both(first: Option<WaitingOn>, next: WaitingOn) -> WaitingOn {
+    match (first, next) {
+        (Some(WaitingOn::Capacity { what, retry: None }), WaitingOn::Capacity { what: other, retry: Some(at) }) => {
+            WaitingOn::Capacity { what: format!("{other}, beside {what}"), retry: Some(at) }
+        }
+        (Some(WaitingOn::Capacity { what, retry: Some(at) }), WaitingOn::Capacity { what: other, retry }) => {
+            WaitingOn::Capacity {
+                what: format!("{what}, beside {other}"),
+                retry: retry.map_or(Some(at), |r| Some(r.min(at))),
+            }
+        }
+        (Some(WaitingOn::Capacity { what, retry: None }), WaitingOn::Capacity { what: other, retry: None }) => {
+            WaitingOn::Capacity { what: format!("{what}, or {other}"), retry: None }
+        }
+        (first, next) => first.unwrap_or(next),
+    }
+}
+
+/// What the cloud was asked for and had none of.
+fn describe(view: &View<'_>, pool: &PoolView<'_>, source: &Source) -> String {
+    let zones: Vec<String> = zones(view, pool).iter().map(ToString::to_string).collect();
+    let nodes = format!("{} in {}", pool.spec.shape.instance_type, zones.join(" or "));
     match source {
-        Source::Reservation(name) => format!("reservation/{name}"),
-        Source::OnDemand { .. } => "an on-demand node".into(),
-        Source::Spot { .. } => "a spot node".into(),
-        Source::Existing { .. } => "an existing node with its labels".into(),
+        Source::Reservation(name) => format!("room in reservation/{name}"),
+        Source::OnDemand { .. } => format!("on-demand {nodes}"),
+        Source::Spot { .. } => format!("spot {nodes}"),
+        Source::Existing { .. } => "existing node with its labels".into(),
     }
 }

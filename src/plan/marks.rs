@@ -152,9 +152,8 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
         }
         let wanted = format!("let pool/{name} go: its document is gone");
         if let Some(until) = answered_by(view, known) {
-            let effects = Default::default();
-            let (what, reason, waiting_on) = (thing(name), Reason::Bookkeeping, WaitingOn::Until(until));
-            let wanted = format!("{wanted}, and nobody knows yet what became of its last launch");
+            let waiting_on = WaitingOn::until(until, "nobody knows yet what became of its last launch");
+            let (what, reason, effects) = (thing(name), Reason::Bookkeeping, Default::default());
             draft.held.push(Held {
                 what,
                 wanted,

@@ -7,6 +7,7 @@
 
 mod bodies;
 mod judge;
+mod over;
 mod quotas;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +95,7 @@ fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -
     if let Some(gap) = input.observed.cluster.objects.gap() {
         for (thing, keys) in unread {
             let more = if keys.len() > 1 { format!(" and {} more", keys.len() - 1) } else { String::new() };
-            let wanted = format!("{}{more} as the documents say", keys[0]);
+            let wanted = format!("{}{more} as the documents say", keys[0].words());
             draft.held.push(held(&thing, wanted, Reason::Wanted, WaitingOn::Unread(gap.clone())));
         }
     }
@@ -106,7 +107,8 @@ fn say_what_admission_changes(input: &PlanInput, wanted: &Object, taken: &Value,
     let differences = bodies::differences(taken, &wanted.body);
     if !differences.is_empty() {
         let (ours, theirs) = bodies::words(&differences);
-        let text = format!("{} will not be as written: admission in the cluster makes {theirs} of {ours}", wanted.key);
+        let text =
+            format!("{} will not be as written: admission in the cluster makes {theirs} of {ours}", wanted.key.words());
         draft.note(thing_of(input, &wanted.key), text);
     }
 }
@@ -155,7 +157,7 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
         };
         let Some((other, _, waiting_on)) = stuck.iter().find(blocks) else { return true };
         let waits = (*waiting_on).clone();
-        let wanted = format!("{}, once {other} is as it should be", change.sentence());
+        let wanted = format!("{}, once {} is as it should be", change.sentence(), other.words());
         draft.held.push(held(&thing(), wanted, change.reason.clone(), waits));
         false
     });
@@ -182,7 +184,7 @@ fn hold_what_is_too_much<'a>(
                 (Some(text), _) => text.clone(),
                 (None, true) => format!(
                     "{} and others each wait for what the other gives up: make one smaller first, in a change of its own",
-                    change.wanted.key
+                    change.wanted.key.words()
                 ),
                 (None, false) => return true,
             };
@@ -223,11 +225,16 @@ fn retired<'a>(input: &'a PlanInput, draft: &mut Draft) -> Vec<(&'a ObjectKey, &
     for key in &input.desired.retired {
         let Some(seen) = input.observed.cluster.objects.seen().get(key) else { continue };
         let mut hold = |waiting_on: WaitingOn| {
-            draft.held.push(held(&thing_of(input, key), format!("delete {key}"), Reason::NotWanted, waiting_on));
+            draft.held.push(held(
+                &thing_of(input, key),
+                format!("delete {}", key.words()),
+                Reason::NotWanted,
+                waiting_on,
+            ));
         };
         if seen.deleting {
             let name = judge::users(input, key).into_iter().next();
-            hold(WaitingOn::Gang { name: name.unwrap_or_else(|| format!("whatever uses {key}")) });
+            hold(WaitingOn::Gang { name: name.unwrap_or_else(|| format!("whatever uses {}", key.words())) });
         } else if seen.written.is_none() {
             hold(WaitingOn::OtherOwner { object: key.clone(), patch: judge::kubectl("delete", key) });
         } else if let Some(gap) = input.observed.cluster.objects.gap() {
@@ -310,7 +317,7 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
     let mut one = step(change.id().to_string(), &on, action, &change.reason);
     let body = change.seen.map(|seen| digest_of(&seen.body));
     one.requires = vec![Fact::Unchanged { object: key.clone(), body }];
-    let mut amount = Amount::count(1);
+    let mut amount = Amount::object(key, Some(&change.wanted.digest));
     if !disruption.is_none() {
         amount.add(&hit);
         // A victim has its grace period to end.
@@ -355,11 +362,14 @@ fn is_tidal(input: &PlanInput, key: &ObjectKey) -> bool {
 /// Drift, and objects that were not ours.
 fn say(input: &PlanInput, change: &Change<'_>, step: &StepId, draft: &mut Draft) {
     let Some(seen) = change.seen else { return };
+    if let Some(text) = over::borrowed(input, change) {
+        draft.note(thing_of(input, &change.wanted.key), text);
+    }
     if change.drifted {
         let differences = bodies::differences(&seen.body, &change.wanted.body);
         let (from, to) = bodies::words(&differences);
         draft.drift.push(Drift {
-            what: change.wanted.key.to_string(),
+            what: change.wanted.key.words(),
             by: seen.moved_by.as_ref().map(|(who, _)| who.clone()),
             at: seen.moved_by.as_ref().map(|(_, at)| *at),
             from,
@@ -377,7 +387,7 @@ fn deletion(input: &PlanInput, key: &ObjectKey, seen: &ObjectSeen) -> Step {
     let action = Action::Cluster(ClusterAction::Delete(key.clone()));
     let mut one = step(format!("delete:{key}"), &on, action, &Reason::NotWanted);
     one.requires = vec![Fact::Unchanged { object: key.clone(), body: Some(digest_of(&seen.body)) }];
-    one.effects = Effects::one(Verb::Delete, on, Amount::count(1));
+    one.effects = Effects::one(Verb::Delete, on, Amount::object(key, None));
     one.consent = Consent::Asked;
     one
 }
@@ -398,9 +408,12 @@ fn delete(input: &PlanInput, retired: &[(&ObjectKey, &ObjectSeen)], changes: &[C
         let users = judge::users(input, key);
         if let Some(first) = users.first() {
             let more = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
-            draft.note(on.clone(), format!("{key} is still used by {first}{more}: it goes when they have gone"));
+            draft.note(
+                on.clone(),
+                format!("{} is still used by {first}{more}: it goes when they have gone", key.words()),
+            );
         }
-        draft.courses.push(course(&on, format!("delete {key}"), &Reason::NotWanted, vec![one]));
+        draft.courses.push(course(&on, format!("delete {}", key.words()), &Reason::NotWanted, vec![one]));
     }
 }
 
@@ -413,11 +426,11 @@ fn let_go(input: &PlanInput, draft: &mut Draft) {
             continue;
         }
         let on = thing_of(input, key);
-        draft.released.push(Released { what: key.to_string(), stays: "it stays as it is in the cluster".into() });
+        draft.released.push(Released { what: key.words(), stays: "it stays as it is in the cluster".into() });
         let action = Action::Cluster(ClusterAction::Disown(key.clone()));
         let mut one = step(format!("disown:{key}"), &on, action, &Reason::NotWanted);
         one.requires = vec![Fact::Unchanged { object: key.clone(), body: Some(digest_of(&seen.body)) }];
-        draft.courses.push(course(&on, format!("let go of {key}"), &Reason::NotWanted, vec![one]));
+        draft.courses.push(course(&on, format!("let go of {}", key.words()), &Reason::NotWanted, vec![one]));
     }
 }
 

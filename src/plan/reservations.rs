@@ -242,7 +242,10 @@ impl<'a> Wanted<'a> {
         let asked = self.held.and_then(|held| held.asked).max(ordered);
         let fresh = asked.and_then(|asked| asked.checked_add(LISTED).ok());
         match fresh.filter(|until| self.input.now < *until && self.spec.id.is_none()) {
-            Some(until) => self.hold(wanted, WaitingOn::Until(until), draft),
+            Some(until) => {
+                let why = format!("{id} was asked for a moment ago, and may be listed late");
+                self.hold(wanted, WaitingOn::until(until, why), draft);
+            }
             None if self.spec.id.is_some() => {
                 let what = format!("{id} is not listed in this account and region: correct `id`, or remove it");
                 self.person(wanted, what, draft);
@@ -307,7 +310,10 @@ impl<'a> Wanted<'a> {
         let intent = self.held.and_then(|held| held.intent.as_ref());
         let until = intent.and_then(|intent| intent.at.checked_add(LISTED).ok());
         match until.filter(|until| self.input.now < *until) {
-            Some(until) => self.hold(wanted, WaitingOn::Until(until), draft),
+            Some(until) => {
+                let why = "a request that nobody answered may still show";
+                self.hold(wanted, WaitingOn::until(until, why), draft);
+            }
             None => {
                 let change = LedgerChange::ReservationForgotten { reservation: self.known_as.clone() };
                 let what = format!("the request for {} never came", self.known_as);
@@ -440,7 +446,10 @@ fn let_go(input: &PlanInput, name: &ReservationName, held: &HeldReservation, dra
         let wanted = format!("let go of {name}, whose document is gone");
         let waits = match input.observed.cloud.reservations.gap() {
             Some(gap) => Some(WaitingOn::Unread(gap.clone())),
-            None => (input.now < until).then_some(WaitingOn::Until(until)),
+            None => {
+                let why = "a request that nobody answered may still show";
+                (input.now < until).then(|| WaitingOn::until(until, why))
+            }
         };
         if let Some(waiting_on) = waits {
             return draft.held.push(super::steps::held(&on, wanted, Reason::NotWanted, waiting_on));

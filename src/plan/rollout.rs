@@ -20,6 +20,11 @@ use crate::ids::SlotId;
 /// steps may take, together.
 const ONE_NODE: SignedDuration = SignedDuration::from_mins(30);
 
+/// How long the tests may take that a node passes before it is let in.
+const TESTS: SignedDuration = SignedDuration::from_mins(20);
+/// How long a removal counts against the fleet's limit.
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+
 /// Who may move now, and why the others may not.
 #[derive(Debug, Default)]
 pub struct Rollout {
@@ -37,13 +42,15 @@ pub struct Rollout {
 type Unit<'s, 'a> = Vec<&'s SlotView<'a>>;
 
 /// Decides for the slots of a pool that want to move. `moved` are those that are as wanted already, `leaving` those that
-/// go out of service for another reason.
+/// go out of service for another reason, `removed` those of the first whose machine is given up for another.
 pub fn rollout(
     view: &View<'_>,
     pool: &PoolView<'_>,
     want: &[&SlotView<'_>],
     moved: &[&SlotView<'_>],
     leaving: &[&SlotView<'_>],
+    removed: &BTreeSet<&SlotId>,
+    hour: &mut Hour,
 ) -> Rollout {
     let mut out = Rollout::default();
     let updates = &pool.spec.updates;
@@ -57,53 +64,29 @@ pub fn rollout(
     if fresh.is_empty() {
         return out;
     }
-    let opens = match opening_at(&updates.windows, &view.standing.time_zone, view.now) {
-        Opening::Open { .. } => None,
-        Opening::Closed { opens } => Some(opens),
-    };
-    let canary = updates.canary.as_ref();
-    let moved: Vec<&SlotView<'_>> = moved.iter().copied().filter(|slot| !is_away(slot)).collect();
-    // What is away comes back as it is wanted: it is being tried.
-    let coming = pool.slots.iter().filter(|slot| slot.part.is_some() && is_away(slot) && slot.generation() > 0);
-    let coming = coming.filter(|slot| !out.go.contains(&slot.id));
-    let tried = moved.len() + out.go.len() + coming.count();
-    let first = canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
-    let watch = canary.and_then(|canary| watched(view, canary.r#for.signed(), &moved, first));
+    let canary = Canary::new(view, pool, moved, &out.go);
     let mut used = unavailable(pool, &begun, leaving);
-    let mut canaries = first.saturating_sub(tried);
-    let pace = Pace { used, canaries, watch, is_tried: moved.len() >= first };
-    out.done_by = estimate(view, pool, &fresh, &pace);
-    if let Some(opens) = opens {
-        let why = opens.map_or_else(|| WaitingOn::Person("its update windows never open".into()), WaitingOn::Until);
+    out.done_by = estimate(view, pool, &fresh, &Pace { used, canary: &canary, removed }, hour);
+    if let Some(why) = closed(view, pool) {
         out.wait.extend(fresh.iter().flatten().map(|slot| (slot.id.clone(), why.clone())));
         return out;
     }
     let allowed = usize::try_from(updates.max_unavailable).unwrap_or(usize::MAX);
     let mut alone = out.go.is_empty() && !pool.slots.iter().any(|slot| is_moving(view, pool, slot));
+    let mut canaries = canary.left();
     for unit in fresh {
-        let left = allowed.saturating_sub(used);
         // A gang of any width goes where nothing else moves: there is no smaller part of it.
-        let fits = unit.len() <= left || (unit.len() > allowed && allowed > 0 && alone);
+        let fits = unit.len() <= allowed.saturating_sub(used) || (unit.len() > allowed && allowed > 0 && alone);
         let busy = unit.iter().find_map(|slot| busy_with(view, slot));
         if unit.len() > allowed.max(1) {
             out.wide.push((busy.clone().unwrap_or_default(), unit.len()));
         }
-        let why = if let Some(name) = busy.filter(|_| updates.when == When::Idle) {
-            Some(WaitingOn::Gang { name })
-        } else if canary.is_some() && tried < first && unit.len() > canaries && !alone {
-            Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(first), used: narrow(first - canaries) })
-        } else if canary.is_some() && tried >= first && moved.len() < first {
-            // The canaries are on their way: there is nothing to watch yet.
-            Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(first), used: narrow(first) })
-        } else if let Some(until) = watch.filter(|_| tried >= first) {
-            Some(WaitingOn::Until(until))
-        } else if !fits {
+        let idle = || busy.filter(|_| updates.when == When::Idle).map(|name| WaitingOn::Gang { name });
+        let budget = || {
             let name = format!("updates.maxUnavailable of pool/{}", pool.name);
-            Some(WaitingOn::Budget { name, allowed: updates.max_unavailable, used: narrow(used) })
-        } else {
-            None
+            (!fits).then(|| WaitingOn::Budget { name, allowed: updates.max_unavailable, used: narrow(used) })
         };
-        match why {
+        match idle().or_else(|| canary.stops(pool, unit.len(), canaries, alone)).or_else(budget) {
             Some(why) => out.wait.extend(unit.iter().map(|slot| (slot.id.clone(), why.clone()))),
             None => {
                 (used, alone) = (used + unit.len(), false);
@@ -113,6 +96,73 @@ pub fn rollout(
         }
     }
     out
+}
+
+/// What a roll-out waits for outside its windows.
+fn closed(view: &View<'_>, pool: &PoolView<'_>) -> Option<WaitingOn> {
+    let Opening::Closed { opens } = opening_at(&pool.spec.updates.windows, &view.standing.time_zone, view.now) else {
+        return None;
+    };
+    let remedy = format!("to begin earlier, add the hour to updates.windows of pool/{}", pool.name);
+    let why = format!("the update windows of pool/{} are closed", pool.name);
+    Some(match opens {
+        Some(at) => WaitingOn::Until { at, why, remedy: Some(remedy) },
+        None => {
+            WaitingOn::Person(format!("the update windows of pool/{} never open: change updates.windows", pool.name))
+        }
+    })
+}
+
+/// The nodes that go first and are watched, and how far they are.
+struct Canary {
+    /// How many go first; none without a canary.
+    first: usize,
+    /// Those that are new, or on their way.
+    tried: usize,
+    /// All that go first are there.
+    stands: bool,
+    /// Until when they are watched.
+    watch: Option<Timestamp>,
+}
+
+impl Canary {
+    fn new(view: &View<'_>, pool: &PoolView<'_>, moved: &[&SlotView<'_>], go: &BTreeSet<SlotId>) -> Self {
+        let canary = pool.spec.updates.canary.as_ref();
+        let first = canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
+        let moved: Vec<&SlotView<'_>> = moved.iter().copied().filter(|slot| !is_away(slot)).collect();
+        // What is away comes back as it is wanted: it is being tried.
+        let coming = pool.slots.iter().filter(|slot| slot.part.is_some() && is_away(slot) && slot.generation() > 0);
+        let coming = coming.filter(|slot| !go.contains(&slot.id));
+        let tried = moved.len() + go.len() + coming.count();
+        let watch = canary.and_then(|canary| watched(view, canary.r#for.signed(), &moved, first));
+        Self { first, tried, stands: moved.len() >= first, watch }
+    }
+
+    /// How many are still to be tried.
+    fn left(&self) -> usize {
+        self.first.saturating_sub(self.tried)
+    }
+
+    /// Why so many nodes may not go now, where `left` more may be tried.
+    fn stops(&self, pool: &PoolView<'_>, nodes: usize, left: usize, alone: bool) -> Option<WaitingOn> {
+        let budget = |used: usize| {
+            Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(self.first), used: narrow(used) })
+        };
+        if self.first == 0 {
+            None
+        } else if self.tried < self.first {
+            if nodes > left && !alone { budget(self.first - left) } else { None }
+        } else if !self.stands {
+            // The canaries are on their way: there is nothing to watch yet.
+            budget(self.first)
+        } else {
+            self.watch.map(|at| WaitingOn::Until {
+                at,
+                why: format!("the canary of pool/{} is watched so long", pool.name),
+                remedy: Some(format!("to go on earlier, shorten updates.canary.for of pool/{}", pool.name)),
+            })
+        }
+    }
 }
 
 /// Whether we have begun to take this node out.
@@ -190,57 +240,109 @@ fn unavailable(pool: &PoolView<'_>, begun: &[Unit<'_, '_>], leaving: &[&SlotView
 }
 
 /// What an estimate begins with.
-struct Pace {
+struct Pace<'c> {
     /// Nodes that are out now.
     used: usize,
-    /// Nodes that are still to be tried first.
-    canaries: usize,
-    /// Until when those that were tried are watched.
-    watch: Option<Timestamp>,
-    /// All that are tried first are there.
-    is_tried: bool,
+    canary: &'c Canary,
+    /// What counts against the fleet's limit of removals.
+    removed: &'c BTreeSet<&'c SlotId>,
+}
+
+/// The removals of the last hour and those that estimates have promised, for all pools together: the fleet's limit.
+#[derive(Debug)]
+pub struct Hour {
+    allowed: usize,
+    removed: Vec<Timestamp>,
+}
+
+impl Hour {
+    pub fn new(view: &View<'_>) -> Self {
+        let removed = view.input.ledger.pools.values().flat_map(|pool| &pool.removed).map(|(_, at)| *at);
+        let mut removed: Vec<Timestamp> = removed.collect();
+        removed.sort_unstable();
+        let allowed = usize::try_from(view.standing.limits.nodes_removed_per_hour).unwrap_or(usize::MAX);
+        Self { allowed, removed }
+    }
+
+    /// When so many nodes that may go at an instant are all gone: together, or as many an hour as the limit lets go.
+    fn goes(&mut self, at: Timestamp, nodes: usize) -> Option<Timestamp> {
+        let mut at = at;
+        let mut left = nodes;
+        while left > 0 {
+            let now = left.min(self.allowed);
+            if now == 0 {
+                return None;
+            }
+            // The last that has to be an hour old so that there is room for these.
+            let oldest = (self.removed.len() + now).checked_sub(self.allowed + 1);
+            if let Some(before) = oldest.and_then(|place| self.removed.get(place)) {
+                at = at.max(before.checked_add(AN_HOUR).ok()?);
+            }
+            self.removed.extend(std::iter::repeat_n(at, now));
+            left -= now;
+        }
+        Some(at)
+    }
 }
 
 /// When the last will be back, if each takes as long as it may: the canary is watched, nothing begins outside the
-/// windows, and no more is out at once than may be. None where nobody can say.
-fn estimate(view: &View<'_>, pool: &PoolView<'_>, fresh: &[Unit<'_, '_>], pace: &Pace) -> Option<Timestamp> {
+/// windows, no more is out at once than may be, and no more goes in an hour than the fleet's limit. None where nobody
+/// can say.
+fn estimate(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    fresh: &[Unit<'_, '_>],
+    pace: &Pace<'_>,
+    hour: &mut Hour,
+) -> Option<Timestamp> {
     let updates = &pool.spec.updates;
     let is_busy = |unit: &Unit<'_, '_>| unit.iter().any(|slot| busy_with(view, slot).is_some());
     if updates.when == When::Idle && fresh.iter().any(is_busy) {
         return None;
     }
-    let mut open_until = Timestamp::MIN;
-    let mut begins = |at: Timestamp| match opening_at(&updates.windows, &view.standing.time_zone, at) {
-        _ if at < open_until => Some(at),
-        Opening::Open { until } => {
-            open_until = until.unwrap_or(Timestamp::MAX);
-            Some(at)
-        }
-        Opening::Closed { opens } => opens,
-    };
-    let lasts = |batch: &[Unit<'_, '_>]| {
+    let one = one_node(view, pool);
+    let mut moves = |at: Timestamp, batch: &[Unit<'_, '_>]| {
         let saves = batch.iter().flatten().filter_map(|slot| saves_within(view, slot)).max();
-        ONE_NODE.checked_add(saves.unwrap_or_default())
+        let nodes = batch.iter().flatten().filter(|slot| pace.removed.contains(&slot.id)).count();
+        // A window that closes while the limit holds the next one back is waited for anew.
+        let mut begins = opens(view, pool, at)?;
+        let gone = hour.goes(begins, nodes)?;
+        begins = opens(view, pool, gone)?;
+        begins.checked_add(one).ok()?.checked_add(saves.unwrap_or_default()).ok()
     };
     let (mut at, mut left) = (view.now, fresh);
     if pace.used > 0 {
-        at = at.checked_add(ONE_NODE).ok()?;
+        at = at.checked_add(one).ok()?;
     }
-    if let Some(canary) = updates.canary.as_ref().filter(|_| !pace.is_tried) {
-        if pace.canaries > 0 {
-            let (batch, rest) = left.split_at(together(left, pace.canaries));
-            at = begins(at)?.checked_add(lasts(batch)?).ok()?;
+    if let Some(canary) = updates.canary.as_ref().filter(|_| !pace.canary.stands) {
+        if pace.canary.left() > 0 {
+            let (batch, rest) = left.split_at(together(left, pace.canary.left()));
+            at = moves(at, batch)?;
             left = rest;
         }
         at = at.checked_add(canary.r#for.signed()).ok()?;
     }
-    at = at.max(pace.watch.unwrap_or(at));
+    at = at.max(pace.canary.watch.unwrap_or(at));
     while !left.is_empty() {
         let (batch, rest) = left.split_at(together(left, usize::try_from(updates.max_unavailable).ok()?));
-        at = begins(at)?.checked_add(lasts(batch)?).ok()?;
+        at = moves(at, batch)?;
         left = rest;
     }
     Some(at)
+}
+
+/// When a move that is ready at an instant may begin.
+fn opens(view: &View<'_>, pool: &PoolView<'_>, at: Timestamp) -> Option<Timestamp> {
+    match opening_at(&pool.spec.updates.windows, &view.standing.time_zone, at) {
+        Opening::Open { .. } => Some(at),
+        Opening::Closed { opens } => opens,
+    }
+}
+
+/// How long a node may be away, beside what its work needs to save itself: tests before it is let in take their time.
+fn one_node(view: &View<'_>, pool: &PoolView<'_>) -> SignedDuration {
+    let is_tested = !super::health::admission(view, pool).is_empty();
+    if is_tested { ONE_NODE + TESTS } else { ONE_NODE }
 }
 
 /// How many of these go together: as many as have no more nodes than allowed, and one in any case.

@@ -36,7 +36,13 @@ pub fn serving(
         return dress(view, pool, slot, node, seen, *remove_starting, wish.reason().clone(), draft);
     }
     if let Wish::Watch { reason, until } = wish {
-        return hold(draft, &on, sentence, reason.clone(), WaitingOn::Until(*until));
+        return hold(
+            draft,
+            &on,
+            sentence,
+            reason.clone(),
+            WaitingOn::until(*until, "what was done about it has until then to help"),
+        );
     }
     if let Wish::Quarantine { reason, treated: Some(treated) } = wish {
         return quarantine(slot, node, reason, treated, view, draft);

@@ -58,7 +58,7 @@ impl Shrink {
         let lowers = |step: &Step| match &step.action {
             Action::Cluster(ClusterAction::Apply(object)) => {
                 let pools = super::objects::lowered(view.input, object);
-                pools.into_iter().find(|pool| self.from.contains(pool)).map(|pool| (object.key.to_string(), pool))
+                pools.into_iter().find(|pool| self.from.contains(pool)).map(|pool| (object.key.words(), pool))
             }
             _ => None,
         };

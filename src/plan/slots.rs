@@ -12,7 +12,7 @@ use super::empty::empty_slot;
 use super::later::later;
 use super::launch::Room;
 use super::layout;
-use super::rollout::rollout;
+use super::rollout::{Hour, rollout};
 use super::serving::serving;
 use super::steps::held;
 use super::types::*;
@@ -31,6 +31,7 @@ pub struct Shared {
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let mut shared = Shared { allowance: Allowance::default(), room: Room::new(view) };
+    let mut hour = Hour::new(view);
     for pool in view.pools.values() {
         if pool.target.renamed_from.as_ref().is_some_and(|from| super::marks::is_renamed(view, from)) {
             continue;
@@ -44,7 +45,9 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         // What this plan takes out of service for another reason is away too.
         let leaves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::takes_out) && !moves(slot);
         let leaving: Vec<&SlotView<'_>> = pool.slots.iter().filter(|slot| slot.part.is_some()).filter(leaves).collect();
-        let rollout = rollout(view, pool, &moving, &settled, &leaving);
+        let removed = |slot: &&&SlotView<'_>| matches!(wishes.get(&slot.id), Some(Wish::Replace { .. }));
+        let removed = moving.iter().filter(removed).filter(|slot| !slot.is_existing()).map(|slot| &slot.id).collect();
+        let rollout = rollout(view, pool, &moving, &settled, &leaving, &removed, &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
             draft.note(thing(pool.name), text);

@@ -76,7 +76,7 @@ fn guest(view: &View<'_>, pod: &PodSeen, pressure: Pressure, short: &BTreeMap<&U
         Way::Stays(_) | Way::Ended | Way::Leaving => {}
         Way::Suspended { .. } => {
             let until = view.harm.workload(pod).and_then(|workload| promised(view, workload, pressure));
-            in_the_way.extend(until.map(WaitingOn::Until));
+            in_the_way.extend(until.map(|at| WaitingOn::until(at, "its tier promises it a minimum runtime")));
         }
         Way::Evicted { .. } => {
             // A gang goes whole: what keeps one of it keeps all.

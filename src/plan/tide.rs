@@ -195,7 +195,10 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
             steps: made.steps,
         };
         match young.filter(|until| *until > view.now) {
-            Some(until) => draft.held.push(course.held(WaitingOn::Until(until))),
+            Some(until) => {
+                let why = "its tier promises it a minimum runtime";
+                draft.held.push(course.held(WaitingOn::until(until, why)));
+            }
             None => draft.courses.push(course),
         }
     }

@@ -250,7 +250,12 @@ pub enum WaitingOn {
         allowed: u32,
         used: u32,
     },
-    Until(Timestamp),
+    /// An instant, why not before, and what to write where that should be otherwise.
+    Until {
+        at: Timestamp,
+        why: String,
+        remedy: Option<String>,
+    },
     /// The cloud has none; tried again at this time.
     Capacity {
         what: String,
@@ -416,12 +421,17 @@ impl Disruption {
 }
 
 impl WaitingOn {
+    /// Something that only time brings.
+    pub fn until(at: Timestamp, why: impl Into<String>) -> Self {
+        Self::Until { at, why: why.into(), remedy: None }
+    }
+
     /// Whether what waits on it is part of what an approval covers: it comes by itself.
     pub fn comes_by_itself(&self) -> bool {
         matches!(
             self,
             Self::Budget { .. }
-                | Self::Until(_)
+                | Self::Until { .. }
                 | Self::Capacity { .. }
                 | Self::Step(_)
                 | Self::Gang { .. }
@@ -429,6 +439,17 @@ impl WaitingOn {
                 | Self::Approval { .. }
         )
     }
+}
+
+/// Whether somebody has to say yes before a step is done. A word that was given for another plan is no word for this
+/// one; but what was paid for and not done, because whoever did it died, needs no second word.
+pub fn asks(input: &PlanInput, step: &Step) -> bool {
+    let is_request = matches!(&step.action, Action::Cloud(action) if action.needs_intent());
+    let paid = || {
+        let request = step.id.as_str().replacen(':', " ", 1);
+        is_request && input.ledger.head.spent.values().flatten().any(|purpose| *purpose == request)
+    };
+    step.consent == Consent::Asked && !step.effects.is_empty() && !paid()
 }
 
 /// What `plan` uses of these, named here so that every reader finds it: a freeze of nothing in particular.

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::harm::Harm;
 use super::types::PlanInput;
 use crate::effect::marks::{CORDON, Mark};
+use crate::effect::seats::Seats;
 use crate::effect::{Counts, Intent, LaunchRequest, Slot};
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::fleet::target::{Part, PoolTarget, Purpose};
@@ -51,6 +52,8 @@ pub struct SlotView<'a> {
     pub id: SlotId,
     /// None: the slot is not wanted.
     pub part: Option<&'a Part>,
+    /// It is not wanted only as long as a tide makes the pool smaller.
+    pub by_tide: bool,
     pub record: Option<&'a Slot>,
     pub body: Body<'a>,
     pub instance: Option<(&'a InstanceId, &'a InstanceSeen)>,
@@ -200,23 +203,25 @@ struct Finder<'a, 'f> {
 impl<'a> Finder<'a, '_> {
     fn pool(&self, name: &'a PoolName, spec: &'a PoolSpec, target: &'a PoolTarget) -> PoolView<'a> {
         let known = self.input.ledger.pools.get(name);
+        let seats = Seats::of(target, spec.size, known, &self.input.observed, self.input.now);
+        let beyond = known.iter().flat_map(|known| known.slots.range(target.nodes..)).map(|(index, _)| *index);
         let mut slots = Vec::new();
-        for part in &target.parts {
-            for index in part.first..part.first.saturating_add(part.nodes) {
-                let record = known.and_then(|known| known.slots.get(&index));
-                slots.push(self.slot(SlotId::new(name, index), Some(part), record));
-            }
-        }
-        for (index, record) in known.iter().flat_map(|known| &known.slots) {
-            if *index >= target.nodes && record.is_something() {
-                slots.push(self.slot(SlotId::new(name, *index), None, Some(record)));
+        for index in (0..target.nodes).chain(beyond) {
+            let record = known.and_then(|known| known.slots.get(&index));
+            let part = seats.part(target, index);
+            if part.is_some() || record.is_some_and(Slot::is_something) {
+                let mut slot = self.slot(SlotId::new(name, index), part, record);
+                slot.by_tide = part.is_none() && seats.is_by_tide(index);
+                slots.push(slot);
             }
         }
         PoolView { name, spec, target, slots }
     }
 
     fn slot(&self, id: SlotId, part: Option<&'a Part>, record: Option<&'a Slot>) -> SlotView<'a> {
-        let mut view = SlotView { id, part, record, body: Body::Nothing, instance: None, node: None, mark: None };
+        let by_tide = false;
+        let mut view =
+            SlotView { id, part, by_tide, record, body: Body::Nothing, instance: None, node: None, mark: None };
         if let Some(claimed) = record.and_then(|record| record.node.as_ref()) {
             view.node = self.input.observed.cluster.nodes.seen().get_key_value(claimed);
             view.body = match view.node {

@@ -176,8 +176,7 @@ pub fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> 
     if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
         return (ending.reason, false);
     }
-    let by_tide = pool.spec.size.is_some_and(|size| slot.id.index < size);
-    if by_tide { (Reason::Resized, false) } else { (Reason::NotWanted, true) }
+    if slot.by_tide { (Reason::Resized, false) } else { (Reason::NotWanted, true) }
 }
 
 fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {

@@ -144,9 +144,9 @@ pub fn market_name(market: Market) -> &'static str {
 
 fn cluster(action: &ClusterAction) -> String {
     match action {
-        ClusterAction::Apply(object) => format!("write {}", object.key),
-        ClusterAction::Delete(key) => format!("delete {key}"),
-        ClusterAction::Disown(key) => format!("let go of {key}"),
+        ClusterAction::Apply(object) => format!("write {}", object.key.words()),
+        ClusterAction::Delete(key) => format!("delete {}", key.words()),
+        ClusterAction::Disown(key) => format!("let go of {}", key.words()),
         ClusterAction::Dress { node, .. } => format!("label {node}"),
         ClusterAction::Cordon { node, mark } => format!("cordon {node} ({})", clean(&mark.why)),
         ClusterAction::Uncordon { node } => format!("uncordon {node}"),
@@ -213,7 +213,7 @@ fn fact(fact: &Fact) -> String {
             format!("workload {workload} has saved its work, at most {}", length(*within_secs))
         }
         Fact::Released(workload) => format!("workload {workload} has let go of its nodes"),
-        Fact::Unchanged { object, .. } => format!("{object} is as it was"),
+        Fact::Unchanged { object, .. } => format!("{} is as it was", object.words()),
         Fact::Admitted { node, .. } => format!("{node} is admitted"),
         Fact::Ready(node) => format!("{node} is ready"),
         Fact::After(at) => format!("it is {at}"),

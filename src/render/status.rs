@@ -119,8 +119,8 @@ impl Page<'_> {
             return None;
         }
         let mut rows = columns(
-            ["POOL", "TYPE", "WANTED", "READY", "DRAINING", "LAUNCHING", "MISSING", "LAYOUT", ""],
-            &[2, 3, 4, 5, 6],
+            ["POOL", "TYPE", "WANTED", "READY", "DRAINING", "CLOSED", "LAUNCHING", "MISSING", "LAYOUT", ""],
+            &[2, 3, 4, 5, 6, 7],
         );
         for pool in pools {
             rows.add_row([
@@ -128,7 +128,8 @@ impl Page<'_> {
                 pool.instance_type.clone(),
                 pool.wanted.to_string(),
                 pool.ready.to_string(),
-                (pool.draining + pool.cordoned).to_string(),
+                pool.draining.to_string(),
+                (pool.closed + pool.cordoned).to_string(),
                 pool.launching.to_string(),
                 (pool.missing + pool.unready).to_string(),
                 layouts(pool),
@@ -163,13 +164,13 @@ impl Page<'_> {
             Some(usd) => format!("{}/h", money(usd)),
             None => "unknown".into(),
         };
-        let begins = match (&seen.state, seen.start) {
+        let end = seen.end.map_or("never".into(), |end| self.words.near(end));
+        let end = match (&seen.state, seen.start) {
             (ReservationState::Scheduled | ReservationState::Pending, Some(start)) => {
-                format!("begins {}, ", self.words.near(start))
+                format!("{end}, begins {}", self.words.near(start))
             }
-            _ => String::new(),
+            _ => end,
         };
-        let end = begins + &seen.end.map_or("never".into(), |end| self.words.near(end));
         let (used, idle) = (seen.used.to_string(), seen.idle.to_string());
         [name, state(&seen.state), held, used, idle, cost, end]
     }

@@ -290,7 +290,7 @@ fn reason(reason: &Reason) -> String {
 pub fn waiting(waiting: &WaitingOn) -> String {
     match waiting {
         WaitingOn::Budget { name, allowed, used } => format!("budget {name}: {used} of {allowed}"),
-        WaitingOn::Until(at) => format!("until {at}"),
+        WaitingOn::Until { at, why, .. } => format!("until {at}: {why}"),
         WaitingOn::Capacity { what, retry } => {
             let retry = retry.map_or(String::new(), |at| format!(", again at {at}"));
             format!("capacity of {what}{retry}")

@@ -1,16 +1,19 @@
 //! I12: the end does not depend on the way. The same documents in an empty world come to the same fleet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
 use super::Wrong;
 use super::bench::Bench;
 use super::settle;
-use crate::effect::marks::DRESSED;
+use crate::effect::marks::{DRESSED, POOL};
 use crate::fleet::pool::Source;
 use crate::observed::{ObjectKind, PodSeen};
 use crate::units::Duration;
+
+/// How the labels of a slot's node are told apart from what it shows.
+const DRESSED_IN: &str = ", dressed";
 
 /// Holds the fleet against one that was made from nothing. Only one that is done can be compared, and only as far as
 /// the documents alone decide: a person's orders, a block that was bought, racks of somebody else, and quotas where pods
@@ -49,7 +52,9 @@ fn is_crowded(bench: &Bench) -> bool {
 pub fn compare(bench: &Bench, twin: &Bench) -> Result<(), Wrong> {
     let crowded = is_crowded(bench);
     let (ours, theirs) = (picture(bench, crowded)?, picture(twin, crowded)?);
-    let differs = |key: &&String| ours.get(*key) != theirs.get(*key);
+    // Its labels hold a slot's number, so they can be held against each other only where both are in their own place.
+    let comparable = |key: &String| !key.ends_with(DRESSED_IN) || (ours.contains_key(key) && theirs.contains_key(key));
+    let differs = |key: &&String| comparable(key) && ours.get(*key) != theirs.get(*key);
     let mut keys: Vec<&String> = ours.keys().chain(theirs.keys()).filter(differs).collect();
     keys.sort();
     keys.dedup();
@@ -78,15 +83,28 @@ fn picture(bench: &Bench, crowded: bool) -> Result<BTreeMap<String, String>, Wro
         if pool.capacity.iter().any(|source| matches!(source, Source::Existing { .. })) {
             continue;
         }
-        for (index, slot) in ledger.pools.get(name).into_iter().flat_map(|known| &known.slots) {
+        // Which slots stayed when a pool became smaller is a matter of the way: one beyond the size stands in a place
+        // that has nothing.
+        let slots = || ledger.pools.get(name).into_iter().flat_map(|known| &known.slots);
+        let there: BTreeSet<u32> =
+            slots().filter(|(_, slot)| slot.instance.is_some()).map(|(index, _)| *index).collect();
+        let size = target.pools.get(name).map_or(0, |pool| pool.nodes);
+        let mut holes = (0..size).filter(|index| !there.contains(index));
+        for (index, slot) in slots() {
             let Some(id) = &slot.instance else { continue };
+            let place = if *index < size { *index } else { holes.next().unwrap_or(*index) };
             let node = seen.nodes.seen().values().find(|node| node.instance.as_ref() == Some(id));
             let shows = node.map_or("no node".into(), |node| {
                 let gpus = node.allocatable.iter().filter(|(name, _)| name.as_str().starts_with("nvidia.com/"));
                 let gpus: Vec<String> = gpus.map(|(name, count)| format!("{count} {name}")).collect();
-                format!("{} dressed {}", gpus.join(" "), node.labels.get(DRESSED).map_or("", String::as_str))
+                let taints: Vec<&str> = node.taints.iter().map(|taint| taint.key.as_str()).collect();
+                let pool = node.labels.get(POOL).map_or("", String::as_str);
+                format!("{} of {pool}, tainted {}", gpus.join(" "), taints.join(" "))
             });
-            all.insert(format!("{name}/{index}"), shows);
+            all.insert(format!("{name}/{place}"), shows);
+            if let Some(dressed) = node.and_then(|node| node.labels.get(DRESSED)).filter(|_| place == *index) {
+                all.insert(format!("{name}/{place}{DRESSED_IN}"), dressed.clone());
+            }
         }
     }
     Ok(all)

@@ -1,9 +1,10 @@
 //! Where the nodes of each pool are: every slot in exactly one state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::status::{LayoutCount, PoolStatus};
 use crate::effect::marks::{CORDON, MIG_CONFIG, PLUGIN_CONFIG, is_starting};
+use crate::effect::seats::Seats;
 use crate::effect::{Fact, LaidOut, Slot, Verdict, allocatable_is};
 use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{InstanceId, NodeName, PoolName};
@@ -16,6 +17,7 @@ type ByInstance<'a> = BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>;
 enum State {
     Ready,
     Draining,
+    Closed,
     Cordoned,
     Launching,
     Unready,
@@ -26,10 +28,18 @@ pub fn pools(input: &PlanInput) -> Vec<PoolStatus> {
     let nodes = input.observed.cluster.nodes.seen();
     let by_instance: ByInstance<'_> =
         nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node)))).collect();
-    input.target.pools.iter().map(|(name, target)| pool(input, name, target, &by_instance)).collect()
+    let pods = input.observed.cluster.pods.seen().iter().filter(|pod| pod.counts());
+    let busy: BTreeSet<&NodeName> = pods.filter_map(|pod| pod.node.as_ref()).collect();
+    input.target.pools.iter().map(|(name, target)| pool(input, name, target, &by_instance, &busy)).collect()
 }
 
-fn pool(input: &PlanInput, name: &PoolName, target: &PoolTarget, by_instance: &ByInstance<'_>) -> PoolStatus {
+fn pool(
+    input: &PlanInput,
+    name: &PoolName,
+    target: &PoolTarget,
+    by_instance: &ByInstance<'_>,
+    busy: &BTreeSet<&NodeName>,
+) -> PoolStatus {
     let shape = input.target.standing.pools.get(name).map(|spec| &spec.shape);
     let spares = target.parts.iter().filter(|part| part.purpose == Purpose::Spare).map(|part| part.nodes).sum();
     let mut status = PoolStatus {
@@ -39,6 +49,7 @@ fn pool(input: &PlanInput, name: &PoolName, target: &PoolTarget, by_instance: &B
         wanted: target.nodes,
         ready: 0,
         draining: 0,
+        closed: 0,
         cordoned: 0,
         launching: 0,
         unready: 0,
@@ -48,15 +59,23 @@ fn pool(input: &PlanInput, name: &PoolName, target: &PoolTarget, by_instance: &B
         layouts: BTreeMap::new(),
     };
     let none = Slot::default();
-    let slots = input.ledger.pools.get(name).map(|pool| &pool.slots);
+    let known = input.ledger.pools.get(name);
+    let slots = known.map(|pool| &pool.slots);
     for part in &target.parts {
         status.layouts.entry(part.layout.clone()).or_default().wanted += part.nodes;
-        for index in part.first..part.first + part.nodes {
-            let slot = slots.and_then(|slots| slots.get(&index)).unwrap_or(&none);
+    }
+    let seats = Seats::of(target, None, known, &input.observed, input.now);
+    let beyond = slots.iter().flat_map(|slots| slots.range(target.nodes..)).map(|(index, _)| *index);
+    for index in (0..target.nodes).chain(beyond) {
+        let slot = slots.and_then(|slots| slots.get(&index)).unwrap_or(&none);
+        if seats.part(target, index).is_none() {
+            status.surplus += u32::from(is_there(input, slot, by_instance));
+        } else {
             let node = node_of(input, slot, by_instance);
-            *match state(input, slot, node.map(|(_, node)| node)) {
+            *match state(input, slot, node, busy) {
                 State::Ready => &mut status.ready,
                 State::Draining => &mut status.draining,
+                State::Closed => &mut status.closed,
                 State::Cordoned => &mut status.cordoned,
                 State::Launching => &mut status.launching,
                 State::Unready => &mut status.unready,
@@ -67,8 +86,6 @@ fn pool(input: &PlanInput, name: &PoolName, target: &PoolTarget, by_instance: &B
             }
         }
     }
-    let beyond = slots.into_iter().flatten().filter(|(index, _)| **index >= target.nodes);
-    status.surplus = beyond.filter(|(_, slot)| is_there(input, slot, by_instance)).map(|_| 1).sum();
     status
 }
 
@@ -89,9 +106,18 @@ fn is_there(input: &PlanInput, slot: &Slot, by_instance: &ByInstance<'_>) -> boo
     instance.is_some_and(|seen| seen.state.is_live()) || node_of(input, slot, by_instance).is_some()
 }
 
-fn state(input: &PlanInput, slot: &Slot, node: Option<&NodeSeen>) -> State {
+fn state(input: &PlanInput, slot: &Slot, node: Option<(&NodeName, &NodeSeen)>, busy: &BTreeSet<&NodeName>) -> State {
     let instance = slot.instance.as_ref().and_then(|id| input.observed.cloud.instances.seen().get(id));
-    match node {
+    let head = &input.ledger.head;
+    // Somebody wants it empty, and it is: nothing more comes until they have what they wanted.
+    let is_kept = |name: &NodeName| head.quarantined.contains_key(name) || head.drains.contains_key(name);
+    let is_empty = |name: &NodeName| !busy.contains(name) && input.observed.cluster.pods.whole().is_some();
+    if let Some((name, _)) = node.filter(|(name, node)| node.annotation(CORDON).is_some() && is_kept(name))
+        && is_empty(name)
+    {
+        return State::Closed;
+    }
+    match node.map(|(_, node)| node) {
         Some(node) if node.annotation(CORDON).is_some() => State::Draining,
         // It registers closed, and serves once it is cut, labelled and admitted.
         Some(node) if is_starting(node) => State::Launching,

@@ -483,7 +483,7 @@ fn held(now: Timestamp) -> Vec<Held> {
         waiting_on,
         done_by: None,
     };
-    let window = WaitingOn::Until(at("2026-11-03T10:00-08:00"));
+    let window = WaitingOn::until(at("2026-11-03T10:00-08:00"), "the update window of pool/train is closed");
     let mut replaced = one(pool("train"), "replace 1 node", Reason::Outdated, window);
     replaced.done_by = Some(at("2026-11-03T10:25-08:00"));
     replaced.effects = Effects::one(Verb::Terminate, pool("train"), Amount::count(1));

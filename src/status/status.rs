@@ -19,7 +19,7 @@ use crate::ids::{
     FleetName, LayoutName, NodeName, PlanId, PoolName, QuotaName, ReservationId, ReservationName, TideName, Zone,
 };
 use crate::observed::{Gap, ReservationState};
-use crate::plan::{Consent, Held, Plan, PlanInput, Step, frozen_by_document};
+use crate::plan::{Held, Plan, PlanInput, asks, frozen_by_document};
 use crate::units::{Ratio, Usd, ZoneName};
 
 /// Everything that one screen says about a fleet.
@@ -33,7 +33,7 @@ pub struct Status {
     pub verdict: Verdict,
     /// Steps that could be done now.
     pub steps: usize,
-    /// Those of them that no open approval covers.
+    /// Those of them that wait for an approval.
     pub unapproved: usize,
     pub pools: Vec<PoolStatus>,
     pub reservations: Vec<ReservationStatus>,
@@ -70,8 +70,10 @@ pub struct PoolStatus {
     pub wanted: u32,
     /// In service.
     pub ready: u32,
-    /// Marked by us: being emptied, or kept empty for a change.
+    /// Marked by us: being emptied, or empty and about to change.
     pub draining: u32,
+    /// Emptied and kept so because a person, or the health policy, said so.
+    pub closed: u32,
     /// Closed to new pods by somebody else.
     pub cordoned: u32,
     /// Asked for, and not in the cluster yet.
@@ -173,7 +175,7 @@ impl Status {
             plan: plan.id.clone(),
             verdict: Verdict::Converged,
             steps: plan.steps.len(),
-            unapproved: plan.steps.iter().filter(|step| is_unapproved(input, step)).count(),
+            unapproved: plan.steps.iter().filter(|step| asks(input, step)).count(),
             pools: pools::pools(input),
             reservations: standing.reservations.iter().map(|(name, spec)| reservation(input, name, spec)).collect(),
             quotas: quotas::shares(input),
@@ -201,18 +203,6 @@ impl PoolStatus {
         let lacking: u32 = self.layouts.values().map(|layout| layout.wanted.saturating_sub(layout.cut)).sum();
         lacking.saturating_sub(self.launching + self.missing + self.unready)
     }
-}
-
-/// Whether somebody has to say yes before the step is done, and nobody has.
-fn is_unapproved(input: &PlanInput, step: &Step) -> bool {
-    let head = &input.ledger.head;
-    let covered = || head.approvals.values().any(|opened| step.effects.within(&opened.left).is_ok());
-    // What was paid for and not done, because whoever did it died, needs no second word.
-    let paid = || {
-        let (id, request) = (format!("{} ", step.id), step.id.as_str().replacen(':', " ", 1));
-        head.spent.values().flatten().any(|purpose| purpose.starts_with(&id) || *purpose == request)
-    };
-    step.consent == Consent::Asked && !step.effects.is_empty() && !covered() && !paid()
 }
 
 fn verdict(status: &Status) -> Verdict {

@@ -353,6 +353,12 @@ impl Bench {
 
     /// A step behind others, with no effect of its own.
     pub fn step(&mut self, id: &str, action: Action, reason: Reason, after: &[&str]) -> &mut Step {
+        let effects = match &action {
+            Action::Cluster(ClusterAction::Apply(object)) => {
+                Effects::one(Verb::Apply, Thing::Fleet, Amount::object(&object.key, Some(&object.digest)))
+            }
+            _ => Effects::default(),
+        };
         let step = Step {
             id: id.into(),
             on: Thing::Fleet,
@@ -362,7 +368,7 @@ impl Bench {
             urgency: reason.urgency(),
             reason,
             disruption: Disruption::default(),
-            effects: Effects::default(),
+            effects,
             takes: (0, 0),
             consent: Consent::Asked,
         };

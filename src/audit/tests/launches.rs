@@ -242,7 +242,8 @@ fn a_request_that_may_hold_a_place_is_counted() {
 #[test]
 fn no_more_nodes_cost_by_the_hour_than_the_pool_may_have() {
     let mut bench = Bench::settled(NOON);
-    bench.input.target.pools.get_mut("burst").unwrap().nodes = 5;
+    let burst = bench.input.target.pools.get_mut("burst").unwrap();
+    (burst.nodes, burst.parts[0].nodes) = (5, 5);
     bench.launch("burst", 4, Reason::SlotEmpty, &[]);
     bench.breaks(HOLDS, "5 nodes OnDemand, and may have 4");
 }

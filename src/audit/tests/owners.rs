@@ -84,8 +84,9 @@ fn only_what_a_document_retires_is_deleted() {
         if retire {
             bench.input.desired.retired.push(key.clone());
         }
+        let gone = Amount::object(&key, None);
         bench.step("delete", cluster(ClusterAction::Delete(key)), Reason::NotWanted, &[]).effects =
-            Effects::one(Verb::Delete, Thing::Objects("ClusterQueue".into()), Amount::count(1));
+            Effects::one(Verb::Delete, Thing::Objects("ClusterQueue".into()), gone);
         bench
     };
     delete(true, true).passes();

@@ -120,3 +120,16 @@ fn tiers_keep_the_order_of_their_ranks_on_the_way() {
     // What was wrong before is put right.
     ranking((20, 10), (10, 20), false, false).passes();
 }
+
+#[test]
+fn what_is_written_stands_in_the_effects() {
+    const EFFECTS: &str = "bound what its steps do";
+    let object = queue("a", "train", GPU, 40);
+    let other = queue("a", "train", GPU, 0);
+    let says =
+        |object: &Object| Effects::one(Verb::Apply, Thing::Fleet, Amount::object(&object.key, Some(&object.digest)));
+    moving(&[], &[("a", 40, &[])]).edit("a", |step| step.effects = says(&object)).passes();
+    moving(&[], &[("a", 40, &[])]).edit("a", |step| step.effects = says(&other)).breaks(EFFECTS, "what becomes of");
+    let count = Effects::one(Verb::Apply, Thing::Fleet, Amount::count(1));
+    moving(&[], &[("a", 40, &[])]).edit("a", |step| step.effects = count).breaks(EFFECTS, "what becomes of");
+}

@@ -134,3 +134,23 @@ fn every_key_is_read_back_as_it_is_written() {
         assert!(wrong.parse::<EffectKey>().is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn another_text_of_an_object_is_not_what_was_approved() {
+    let key: ObjectKey = "ClusterQueue/vision".parse().unwrap();
+    let on = || Thing::Quota("vision".into());
+    let write = |text: &str| {
+        Effects::one(Verb::Apply, on(), Amount::object(&key, Some(&crate::effect::digest(text.as_bytes()))))
+    };
+    assert!(write("8 GPUs").within(&write("8 GPUs")).is_ok());
+    assert_ne!(write("8 GPUs").digest(), write("0 GPUs").digest());
+    let beyond = write("0 GPUs").within(&write("8 GPUs")).unwrap_err();
+    assert_eq!(beyond[0].wanted.unnamed(beyond[0].approved.as_ref().unwrap()).collect::<Vec<_>>(), [&key]);
+    // How many was approved, and not which.
+    assert!(write("8 GPUs").within(&Effects::one(Verb::Apply, on(), Amount::count(4))).is_err());
+    let delete = Effects::one(Verb::Delete, on(), Amount::object(&key, None));
+    let other = Amount::object(&"ClusterQueue/speech".parse().unwrap(), None);
+    assert!(delete.within(&delete).is_ok());
+    assert!(Effects::one(Verb::Delete, on(), other).within(&delete).is_err());
+    assert!(write("8 GPUs").without(&write("8 GPUs")).is_empty());
+}

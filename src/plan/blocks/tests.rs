@@ -160,7 +160,7 @@ fn a_block_is_bought_once() {
     let request = ordered(&mut input, "cb-a", None);
     input.ledger.change(&LedgerChange::Purchased { request, id: "cr-1".into() });
     // Not listed at first, then there, then over, then not listed any more.
-    assert!(matches!(drafted(&input).held[0].waiting_on, WaitingOn::Until(_)));
+    assert!(matches!(drafted(&input).held[0].waiting_on, WaitingOn::Until { .. }));
     see(&mut input, seen());
     assert!(drafted(&input).held.is_empty());
     see(&mut input, ReservationSeen { state: ReservationState::Ended, ..seen() });

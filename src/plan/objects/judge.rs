@@ -73,7 +73,7 @@ impl Change<'_> {
 
     /// What it is about, in one line.
     pub fn sentence(&self) -> String {
-        let key = &self.wanted.key;
+        let key = self.wanted.key.words();
         let Some(seen) = self.seen else { return format!("make {key}") };
         let (to, from) = bodies::words(&bodies::differences(&seen.body, &self.wanted.body));
         match from.is_empty() {
@@ -85,6 +85,7 @@ impl Change<'_> {
 
 pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
     let key = &wanted.key;
+    let named = key.words();
     let Some(seen) = input.observed.cluster.objects.seen().get(key) else {
         let whole = input.observed.cluster.objects.whole().is_some();
         return if whole { change(wanted, None, Reason::Wanted, false, None) } else { Judged::Unread };
@@ -96,8 +97,8 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
     let same = is == wanted.digest || bodies::covers(&seen.body, &wanted.body);
     let (reason, drifted, note) = match &seen.written {
         _ if seen.deleting => {
-            let name = users(input, key).into_iter().next().unwrap_or_else(|| format!("whatever uses {key}"));
-            return hold(format!("{key}, which is being deleted"), Reason::Wanted, WaitingOn::Gang { name });
+            let name = users(input, key).into_iter().next().unwrap_or_else(|| format!("whatever uses {named}"));
+            return hold(format!("{named}, which is being deleted"), Reason::Wanted, WaitingOn::Gang { name });
         }
         Some(written) if *written == wanted.digest && same => return Judged::Same,
         Some(written) if *written == wanted.digest => {
@@ -108,24 +109,24 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
         // A namespace is its team's: it only has to be there.
         None if same && key.kind == ObjectKind::Namespace => return Judged::Same,
         None if is == wanted.digest => {
-            (Reason::Wanted, false, Some(format!("{key} was there already: it is taken over as it is")))
+            (Reason::Wanted, false, Some(format!("{named} was there already: it is taken over as it is")))
         }
         None if may_adopt(input, key) => {
             let (to, from) = bodies::words(&bodies::differences(&seen.body, &wanted.body));
             let changes = if from.is_empty() { String::new() } else { format!(" and changes {from} to {to}") };
-            let text = format!("{key} was somebody else's: the Quota takes it over{changes}");
+            let text = format!("{named} was somebody else's: the Quota takes it over{changes}");
             (Reason::Wanted, false, Some(text))
         }
         None if same => {
             let patch = format!("{} {WRITTEN}={}", kubectl("annotate", key), wanted.digest);
             let waits = WaitingOn::OtherOwner { object: key.clone(), patch };
-            return hold(format!("{key}, which is as the documents say, as ours"), Reason::Wanted, waits);
+            return hold(format!("{named}, which is as the documents say, as ours"), Reason::Wanted, waits);
         }
         None => {
             let patch = bodies::patch(&seen.body, &wanted.body);
             let patch = format!("{} --type=merge -p '{patch}'", kubectl("patch", key));
             let waits = WaitingOn::OtherOwner { object: key.clone(), patch };
-            return hold(format!("{key}, which another tool made, as the documents say"), Reason::Wanted, waits);
+            return hold(format!("{named}, which another tool made, as the documents say"), Reason::Wanted, waits);
         }
     };
     let Some(field) = immutable(key.kind, &seen.body, &wanted.body) else {
@@ -135,15 +136,15 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
     let more = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
     let text = match users.first() {
         Some(first) => format!(
-            "{field} of {key} cannot be changed, and {first}{more} uses it: give the new one another name, or let what \
+            "{field} of {named} cannot be changed, and {first}{more} uses it: give the new one another name, or let what \
              uses it end, and delete it: {}",
             kubectl("delete", key)
         ),
         None => {
-            format!("{field} of {key} cannot be changed. Delete it, and it is made again: {}", kubectl("delete", key))
+            format!("{field} of {named} cannot be changed. Delete it, and it is made again: {}", kubectl("delete", key))
         }
     };
-    hold(format!("another {field} of {key}"), reason, WaitingOn::Person(text))
+    hold(format!("another {field} of {named}"), reason, WaitingOn::Person(text))
 }
 
 fn change<'a>(
@@ -222,7 +223,7 @@ pub fn users(input: &PlanInput, key: &ObjectKey) -> Vec<String> {
     let objects = cluster.objects.seen().iter().filter(|(other, seen)| {
         *other != key && named_in(other.kind, &seen.body).contains(key) && key.kind != ObjectKind::ClusterQueue
     });
-    let objects = objects.map(|(other, _)| other.to_string());
+    let objects = objects.map(|(other, _)| other.words());
     let queue = cluster.objects.seen().get(key).and_then(|seen| seen.body["spec"]["clusterQueue"].as_str());
     let workloads = cluster.workloads.seen().values().filter(|workload| {
         !workload.finished

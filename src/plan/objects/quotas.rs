@@ -82,7 +82,7 @@ pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -
                 && !wanted.contains_key(*key)
                 && quotas(&there.body).get(&pair).is_some_and(|q| q.nominal > 0)
         });
-        let others: Vec<String> = others.map(|(key, _)| key.to_string()).collect();
+        let others: Vec<String> = others.map(|(key, _)| key.words()).collect();
         let others = if others.is_empty() { String::new() } else { format!(", some of it to {}", others.join(", ")) };
         let (flavor, resource) = &pair;
         let text = format!("{promised} {resource} of {flavor} would be promised{others}, and its nodes hold {holds}");

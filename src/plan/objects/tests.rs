@@ -178,7 +178,7 @@ fn a_quota_takes_its_queue_over_and_says_so() {
     let wanted = object("ClusterQueue/vision", queue("8"));
     let draft = drafted(&input(vec![wanted], &[("ClusterQueue/vision", seen(&queue("4"), None))]));
     assert_eq!(steps(&draft), ["apply:ClusterQueue/vision"]);
-    assert!(draft.notes[0].text.starts_with("ClusterQueue/vision was somebody else's"), "{:?}", draft.notes);
+    assert!(draft.notes[0].text.starts_with("ClusterQueue vision was somebody else's"), "{:?}", draft.notes);
     // A namespace is its team's.
     let there = seen(&json!({"spec": {"finalizers": ["kubernetes"]}}), None);
     let draft = drafted(&input(vec![object("Namespace/vision", json!({}))], &[("Namespace/vision", there)]));
@@ -199,12 +199,12 @@ fn what_the_server_refuses_to_change_needs_a_person() {
     };
     let there = [("Topology/train", there), ("ResourceFlavor/train", flavor)];
     let used = input(vec![wanted.clone(), same], &there);
-    assert!(person(&used).contains("and ResourceFlavor/train uses it"));
+    assert!(person(&used).contains("and ResourceFlavor train uses it"));
     let unused = input(vec![wanted], &there[..1]);
     assert!(person(&unused).ends_with("made again: kubectl delete topology train"));
     let class = object("PriorityClass/research", json!({"value": 200}));
     let ranked = input(vec![class], &[("PriorityClass/research", ours(&json!({"value": 100})))]);
-    assert!(person(&ranked).starts_with("value of PriorityClass/research cannot be changed"));
+    assert!(person(&ranked).starts_with("value of PriorityClass research cannot be changed"));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn quotas_that_others_keep_are_not_promised_again() {
     let draft = drafted(&world);
     assert_eq!(steps(&draft), [""; 0]);
     let WaitingOn::Person(text) = &draft.held[0].waiting_on else { panic!("{:?}", draft.held) };
-    assert!(text.contains("some of it to ClusterQueue/old, and its nodes hold 32"), "{text}");
+    assert!(text.contains("some of it to ClusterQueue old, and its nodes hold 32"), "{text}");
     made.remove(&key("ClusterQueue/old"));
     world.observed.cluster.objects = Read::new(made, world.now);
     assert_eq!(steps(&drafted(&world)), ["apply:ClusterQueue/vision"]);
@@ -435,7 +435,7 @@ fn what_the_server_would_refuse_is_held_in_its_words() {
     let draft = drafted(&input);
     assert_eq!(steps(&draft), ["apply:Cohort/c"]);
     let held: Vec<_> = draft.held.iter().map(|held| (held.wanted.as_str(), &held.waiting_on)).collect();
-    assert_eq!(held, [("make ClusterQueue/vision", &WaitingOn::Person(why.into()))]);
+    assert_eq!(held, [("make ClusterQueue vision", &WaitingOn::Person(why.into()))]);
 }
 
 #[test]

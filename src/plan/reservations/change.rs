@@ -50,7 +50,11 @@ impl Wanted<'_> {
         if seen.state != ReservationState::Active {
             // EC2 refuses changes of what is not active, and may say for minutes that it is not.
             let soon = self.input.now.checked_add(SOON).unwrap_or(self.input.now);
-            return self.hold(wanted, WaitingOn::Until(soon), draft);
+            return self.hold(
+                wanted,
+                WaitingOn::until(soon, format!("{id} is not active, and is changed only when it is")),
+                draft,
+            );
         }
         self.modify(Modify { end, nodes: self.spec.nodes, matching: terms.matching }, id, seen, draft);
     }

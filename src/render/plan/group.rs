@@ -3,16 +3,19 @@
 //! A node has a chain of steps (cordon, wait, suspend, terminate, launch …), and what happens to it has one name. Steps
 //! that name no node of their own, such as the suspension of a gang, belong to the node that waits for them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+use rust_decimal::Decimal;
 
 use super::Shown;
 use super::words::{Words, shape_gpus};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Thing, Verb};
 use crate::ids::{InstanceId, NodeName, SlotId, StepId};
 use crate::observed::ObjectKey;
-use crate::plan::{Consent, Disruption, Reason, Step};
+use crate::plan::{Disruption, Reason, Step, asks};
 
-/// What happens, from the riskiest to what nobody notices.
+/// What happens, from what is taken away for good to what nobody notices.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     Remove,
@@ -132,10 +135,25 @@ pub fn groups<'a>(shown: &Shown<'a>) -> Vec<Group<'a>> {
             group(shown, kind, on, why, steps, count)
         })
         .collect();
-    groups.sort_by_key(|group| {
-        (group.kind, std::cmp::Reverse(group.disruption.gpu_secs), std::cmp::Reverse(group.disruption.pods))
-    });
+    groups.sort_by_key(risk);
     groups
+}
+
+/// Who is disturbed comes first, then what is taken away, then what costs money, then the rest; the most of each first.
+fn risk(group: &Group<'_>) -> impl Ord + use<> {
+    let (upfront, hourly) =
+        group.effects.0.values().fold((Decimal::ZERO, Decimal::ZERO), |(upfront, hourly), amount| {
+            (upfront + amount.usd_upfront.0, hourly + amount.usd_hour.0)
+        });
+    let class = match group.kind {
+        _ if !group.disruption.is_none() => 0,
+        kind if kind <= Kind::Cut => 1,
+        _ if upfront > Decimal::ZERO || hourly > Decimal::ZERO => 2,
+        _ => 3,
+    };
+    let (lost, pods) = (Reverse(group.disruption.gpu_secs), Reverse(group.disruption.pods));
+    let money = (class == 2).then_some((Reverse(upfront), Reverse(hourly)));
+    (class, lost, pods, money, group.kind)
 }
 
 /// A unit counts once, except where it is made of objects.
@@ -171,7 +189,7 @@ fn group<'a>(
         _ => 0,
     };
     let takes = longest(&steps);
-    let asked = steps.iter().any(|step| step.consent == Consent::Asked);
+    let asked = steps.iter().any(|step| asks(shown.input, step));
     Group { kind, on, why, steps, count, unit, gpus, disruption, effects, takes, asked }
 }
 

@@ -5,9 +5,10 @@ use super::group::{Group, Kind, groups, longest};
 use super::words::{self, clean, count, gpu_hours, is_zero, list, money, money_change, range, short};
 use super::{Look, Shown, Verdict, verdict};
 use crate::effect::{Action, CloudAction, ClusterAction, Thing};
-use crate::plan::{Disruption, Offer, Reason, Step};
+use crate::ids::StepId;
+use crate::plan::{Disruption, Offer, Plan, Reason, Step};
 use crate::render::ink::{BOLD, CYAN, DIM, GREEN, Ink, RED, YELLOW};
-use crate::render::progress::{action, market_name};
+use crate::render::progress::{self, action, market_name};
 use crate::render::table::{columns, trimmed};
 use crate::render::tide::clock::day_and_time;
 
@@ -164,7 +165,7 @@ impl Page<'_> {
             lines.push(("asks", "needs an approval".into()));
         }
         if self.look.verbose {
-            lines.extend(group.steps.iter().map(|step| ("step", step_line(step))));
+            lines.extend(group.steps.iter().map(|step| ("step", step_line(self.shown.plan, group, step))));
         }
         lines
     }
@@ -439,9 +440,9 @@ pub fn contents(shown: &Shown<'_>, group: &Group<'_>, most: usize) -> String {
                 let there = shown.input.observed.cluster.objects.seen().get(&object.key);
                 let moved = there.map(|there| differences(&there.body, &object.body)).unwrap_or_default();
                 let moved = if moved.is_empty() { String::new() } else { format!(": {}", list(&moved, most.min(3))) };
-                named.push(format!("{}{moved}", object.key));
+                named.push(format!("{}{moved}", object.key.words()));
             }
-            Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => named.push(key.to_string()),
+            Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => named.push(key.words()),
             Action::Cluster(ClusterAction::Dress { node, labels, taints, remove_taints })
                 if group.kind == Kind::Change =>
             {
@@ -484,7 +485,7 @@ fn by_kind(named: &[String]) -> Vec<String> {
         return named.to_vec();
     }
     let mut kinds: Vec<(&str, u32)> = Vec::new();
-    for kind in named.iter().filter_map(|name| name.split('/').next()) {
+    for kind in named.iter().filter_map(|name| name.split(' ').next()) {
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, number)) => *number += 1,
             None => kinds.push((kind, 1)),
@@ -507,10 +508,16 @@ pub fn offer_row(offer: &Offer, when: &dyn Fn(jiff::Timestamp) -> String) -> [St
     ]
 }
 
-fn step_line(step: &Step) -> String {
-    let after = if step.after.is_empty() { String::new() } else { format!(", after {}", step.after.len()) };
-    let takes = if step.takes.1 > 0 { format!(" ({}{after})", range(step.takes)) } else { String::new() };
-    format!("{}{takes}", super::super::progress::step(step))
+/// A step with how long it takes, and what it comes after, where that stands below another line of the plan.
+fn step_line(plan: &Plan, group: &Group<'_>, step: &Step) -> String {
+    let is_told = |id: &StepId| group.steps.iter().any(|other| other.id == *id);
+    let others = step.after.iter().filter(|id| !is_told(id));
+    let others: Vec<String> = others.filter_map(|id| plan.step(id)).map(progress::step).collect();
+    let after = (!others.is_empty()).then(|| format!("after: {}", list(&others, 2)));
+    let takes = (step.takes.1 > 0).then(|| range(step.takes));
+    let told: Vec<String> = takes.into_iter().chain(after).collect();
+    let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) };
+    format!("{}{told}", progress::step(step))
 }
 
 fn capital(text: &str) -> String {

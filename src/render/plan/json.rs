@@ -225,6 +225,9 @@ struct Amount {
     /// The highest rank of a tier that is disturbed.
     #[serde(skip_serializing_if = "Option::is_none")]
     highest_rank: Option<i32>,
+    /// Objects, with the beginning of the digest of what is written; null where they are deleted.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    objects: BTreeMap<String, Option<String>>,
 }
 
 /// Something that is wanted and not done.
@@ -465,7 +468,7 @@ fn step(step: &plan::Step, words: &Words<'_>) -> Step {
 fn held(held: &plan::Held, words: &Words<'_>) -> Held {
     let wait = words.waiting(&held.waiting_on);
     let until = match &held.waiting_on {
-        WaitingOn::Until(at) => Some(*at),
+        WaitingOn::Until { at, .. } => Some(*at),
         WaitingOn::Capacity { retry, .. } => *retry,
         _ => None,
     };
@@ -559,6 +562,11 @@ fn effects(effects: &Effects) -> BTreeMap<String, Amount> {
         gpu_seconds: amount.gpu_secs,
         teams: amount.teams.iter().map(|team| team.to_string()).collect(),
         highest_rank: amount.highest,
+        objects: amount
+            .objects
+            .iter()
+            .map(|(key, written)| (key.to_string(), written.as_ref().map(ToString::to_string)))
+            .collect(),
     };
     effects.0.iter().map(|(key, one)| (key.to_string(), amount(one))).collect()
 }

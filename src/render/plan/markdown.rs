@@ -9,7 +9,7 @@ use super::human::{contents, cost, counts, harm, on, price, size, totals};
 use super::words::{self, range, short};
 use super::{Shown, Verdict, verdict};
 use crate::plan::Step;
-use crate::render::progress::action;
+use crate::render::progress;
 use crate::render::tide::clock::day_and_time;
 
 /// In bytes, which are at least as many as characters.
@@ -116,15 +116,16 @@ impl Page<'_> {
             return None;
         }
         let mut lines = vec![
-            "| | change | on | how much | disturbs | cost | takes |".to_string(),
-            "| --- | --- | --- | --- | --- | --- | --- |".to_string(),
+            "| | change | on | how much | disturbs | cost | takes | |".to_string(),
+            "| --- | --- | --- | --- | --- | --- | --- | --- |".to_string(),
         ];
         for group in self.told().take(self.level.lines) {
             let harm = harm(&group.disruption);
             let harm = if harm.is_empty() { "nobody".into() } else { cell(&harm) };
             let takes = if group.takes.1 > 0 { range(group.takes) } else { String::new() };
+            let asks = if group.asked { "**needs an approval**" } else { "" };
             lines.push(format!(
-                "| {} | {} | {} | {} | {harm} | {} | {takes} |",
+                "| {} | {} | {} | {} | {harm} | {} | {takes} | {asks} |",
                 code(group.kind.sign()),
                 group.kind.name(),
                 cell(&on(group)),
@@ -132,7 +133,7 @@ impl Page<'_> {
                 price(group).unwrap_or_default(),
             ));
         }
-        lines.extend(self.more(all, 7));
+        lines.extend(self.more(all, 8));
         Some(lines.join("\n"))
     }
 
@@ -206,7 +207,7 @@ impl Page<'_> {
                 ));
             }
             if self.level.steps {
-                group.steps.iter().take(100).for_each(|step| item(cell(&action(&step.action))));
+                group.steps.iter().take(100).for_each(|step| item(cell(&progress::step(step))));
             }
         }
         Some(folded("Details", &lines.join("\n")))

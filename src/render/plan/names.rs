@@ -60,7 +60,7 @@ pub fn reason_name(reason: &Reason) -> &'static str {
 pub fn waiting_name(waiting: &WaitingOn) -> &'static str {
     match waiting {
         WaitingOn::Budget { .. } => "budget",
-        WaitingOn::Until(_) => "until",
+        WaitingOn::Until { .. } => "until",
         WaitingOn::Capacity { .. } => "capacity",
         WaitingOn::Step(_) => "step",
         WaitingOn::DisruptionBudget(_) => "disruption_budget",

@@ -10,7 +10,7 @@ use crate::plan::{Plan, PlanInput};
 /// What the file is, so that no other JSON is taken for it.
 const KIND: &str = "tidewright-plan";
 /// The second number grows when fields are added, the first when an older program cannot read it any more.
-const FORMAT_VERSION: &str = "1.0";
+const FORMAT_VERSION: &str = "2.0";
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Saved {

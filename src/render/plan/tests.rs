@@ -46,11 +46,11 @@ fn a_plan_tells_who_is_disturbed_first() {
            what   1 × p4d.24xlarge on demand, us-west-2a
            asks   needs an approval
       +  create   cluster     1 object          disturbs nobody; 0–1 s
-           what   Topology/train
+           what   Topology train
 
     Held: wanted, and not done now
       x pool/train  replace 1 node
-           waits  until Tue 10:00
+           waits  until Tue 10:00: the update window of pool/train is closed
            done   by Tue 10:25, as it looks now
       x pool/train  launch a node for train/4, and 1 more like it
            waits  the cloud had no p5.48xlarge in us-west-2a; asked again at 20:00
@@ -96,24 +96,24 @@ fn every_step_is_told_to_whoever_asks() {
          lost   nlp/scratch: nobody makes it again, or its local data goes with it
          asks   needs an approval
          step   cordon train-1 (replace) (1–2 s)
-         step   wait until the cordon of train-1 has settled (5–6 s, after 1)
-         step   suspend workload w-0 (1–2 s, after 1)
-         step   wait until train-1 is empty (0–5 min, after 2)
-         step   terminate train/1 (i-train-1) (1–3 min, after 1)
-         step   launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min, after 1)
+         step   wait until the cordon of train-1 has settled (5–6 s)
+         step   suspend workload w-0 (1–2 s)
+         step   wait until train-1 is empty (0–5 min)
+         step   terminate train/1 (i-train-1) (1–3 min)
+         step   launch train/1 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min)
          step   cordon train-2 (replace) (1–2 s)
-         step   wait until the cordon of train-2 has settled (5–6 s, after 1)
-         step   wait until train-2 is empty (0–5 min, after 2)
-         step   terminate train/2 (i-train-2) (1–3 min, after 1)
-         step   launch train/2 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min, after 1)
+         step   wait until the cordon of train-2 has settled (5–6 s)
+         step   wait until train-2 is empty (0–5 min)
+         step   terminate train/2 (i-train-2) (1–3 min)
+         step   launch train/2 (p5.48xlarge, us-west-2a, in cr-0aaa) (3–10 min)
     +  launch   pool/serve  1 node, 8 GPUs    disturbs nobody; +$21.96/h; 2–5 min
          why    the pool is short of nodes
          what   1 × p4d.24xlarge on demand, us-west-2a
          asks   needs an approval
          step   launch serve/3 (p4d.24xlarge, us-west-2a, on demand) (2–5 min)
     +  create   cluster     1 object          disturbs nobody; 0–1 s
-         what   Topology/train
-         step   write Topology/train (0–1 s)
+         what   Topology train
+         step   write Topology train (0–1 s)
     ·  record   cluster     1 note
          what   forget pool old
          step   forget pool old
@@ -234,17 +234,17 @@ fn a_comment_tells_the_verdict_first() {
 
     Plan `7c1e2f0a9b3c`, revision `9bd0e1c4d5e6`, Mon 2026-11-02 19:55 -08:00 (America/Los_Angeles)
 
-    | | change | on | how much | disturbs | cost | takes |
-    | --- | --- | --- | --- | --- | --- | --- |
-    | `-+` | replace | pool/train | 2 nodes, 16 GPUs | 5 pods, 1 gang of nlp and vision, \~80 GPU-h at risk, 1 PDB in the way |  | 4–19 min |
-    | `+` | launch | pool/serve | 1 node, 8 GPUs | nobody | +$21.96/h | 2–5 min |
-    | `+` | create | cluster | 1 object | nobody |  | 0–1 s |
+    | | change | on | how much | disturbs | cost | takes | |
+    | --- | --- | --- | --- | --- | --- | --- | --- |
+    | `-+` | replace | pool/train | 2 nodes, 16 GPUs | 5 pods, 1 gang of nlp and vision, \~80 GPU-h at risk, 1 PDB in the way |  | 4–19 min | **needs an approval** |
+    | `+` | launch | pool/serve | 1 node, 8 GPUs | nobody | +$21.96/h | 2–5 min | **needs an approval** |
+    | `+` | create | cluster | 1 object | nobody |  | 0–1 s |  |
 
     **Held**
 
     | on | wanted | waits | to do |
     | --- | --- | --- | --- |
-    | pool/train | replace 1 node | until Tue 10:00; done by Tue 10:25 |  |
+    | pool/train | replace 1 node | until Tue 10:00: the update window of pool/train is closed; done by Tue 10:25 |  |
     | pool/train | launch a node for train/4, and 1 more like it | the cloud had no p5.48xlarge in us-west-2a; asked again at 20:00 |  |
     | pool/serve | re-cut 1 node from whole to halves | frozen by ana since 18:25: incident 4711 | `tidewright thaw pool/serve --dir clusters/demo` |
 
@@ -277,8 +277,8 @@ fn a_comment_tells_the_verdict_first() {
       - 1 × p4d.24xlarge on demand, us-west-2a
       - launch serve/3 (p4d.24xlarge, us-west-2a, on demand)
     - **create cluster**, 1 object
-      - Topology/train
-      - write Topology/train
+      - Topology train
+      - write Topology train
 
     </details>
 
@@ -412,11 +412,11 @@ fn what_is_no_saved_plan_is_told() {
     says("{\"a\": 1}", "no saved plan");
     says("[1, 2]", "no saved plan");
     says(&json(&shown(&input, &plan)), "the output for programs");
-    says(&text.replacen("\"format_version\": \"1.0\"", "\"format_version\": \"2.1\"", 1), "format 2.1");
+    says(&text.replacen("\"format_version\": \"2.0\"", "\"format_version\": \"3.1\"", 1), "format 3.1");
     says(&text.replacen("\"drift\"", "\"shift\"", 1), "damaged");
     // Somebody allows a little more than was seen.
     says(&text.replacen("\"count\": 1", "\"count\": 100", 1), "changed after it was saved");
-    let newer = text.replacen("\"format_version\": \"1.0\"", "\"format_version\": \"1.7\"", 1);
+    let newer = text.replacen("\"format_version\": \"2.0\"", "\"format_version\": \"2.7\"", 1);
     assert!(load_saved(&newer).is_ok(), "a later minor version can be read");
 }
 
@@ -452,7 +452,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     let waits = [
         WaitingOn::Budget { name: "maxUnavailable of pool/train".into(), allowed: 2, used: 2 },
         WaitingOn::Budget { name: "canary".into(), allowed: 1, used: 0 },
-        WaitingOn::Until(at("2026-11-08T10:00-08:00")),
+        WaitingOn::until(at("2026-11-08T10:00-08:00"), "the window is closed"),
         WaitingOn::Capacity { what: "p5.48xlarge in us-west-2a".into(), retry: Some(now) },
         WaitingOn::Capacity { what: "reservation/h100, which comes first".into(), retry: None },
         WaitingOn::Step("terminate:train/1@2".into()),
@@ -489,11 +489,11 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
     maxUnavailable of pool/train: 2 of 2 in use
     the canary goes first: 0 of 1 node
-    until Sun 10:00
+    until Sun 10:00: the window is closed
     the cloud had no p5.48xlarge in us-west-2a; asked again now
     for reservation/h100, which comes first
     after terminate train/1 (i-train-1)
-    after step unheard-of
+    after unheard-of
     PodDisruptionBudget nlp/eval-server allows no eviction now
       kubectl -n nlp describe pdb eval-server
     gang vision/pretrain-7 ends by itself: nobody may stop it
@@ -514,7 +514,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
       remove spec.frozen from the Fleet document
     node train-1 carries tidewright.dev/hands-off
       kubectl annotate node train-1 tidewright.dev/hands-off-
-    ClusterQueue/vision belongs to another tool
+    ClusterQueue vision belongs to another tool
       make this change there:
         spec:
           cohort: all

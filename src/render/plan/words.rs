@@ -10,7 +10,7 @@ use super::super::tide::clock::near;
 use crate::effect::{Amount, Counts, Excess, Freeze, Scope};
 use crate::fleet::policy::Remedy;
 use crate::ids::PoolName;
-use crate::observed::NoticeKind;
+use crate::observed::{NoticeKind, ObjectKey};
 use crate::plan::{Disruption, GangHit, Held, Plan, PlanInput, Reason, WaitingOn};
 use crate::units::Usd;
 
@@ -95,8 +95,20 @@ impl Words<'_> {
                 true => format!("the canary goes first: {} of {}", used, count(*allowed, "node")),
                 false => format!("the canary, {}, has to stand first", count(*allowed, "node")),
             }),
-            WaitingOn::Budget { name, allowed, used } => on(format!("{}: {used} of {allowed} in use", clean(name))),
-            WaitingOn::Until(at) => on(format!("until {}", self.near(*at))),
+            // What counts by the hour falls free with the hour; a limit of none never does.
+            WaitingOn::Budget { name, allowed: 0, .. } => with(
+                format!("{} is 0", clean(name)),
+                format!("raise {}", clean(name).replacen("limits.", "spec.limits.", 1)),
+            ),
+            WaitingOn::Budget { name, allowed, used } => {
+                let limit = name.strip_prefix("limits.");
+                let remedy = limit.map(|limit| format!("raise spec.limits.{} in the Fleet document", clean(limit)));
+                Wait { on: format!("{}: {used} of {allowed} in use", clean(name)), remedy, patch: None }
+            }
+            WaitingOn::Until { at, why, remedy } => {
+                let on = format!("until {}: {}", self.near(*at), clean(why));
+                Wait { on, remedy: remedy.as_deref().map(clean), patch: None }
+            }
             WaitingOn::Capacity { what, retry } => {
                 let what = clean(what);
                 on(match retry {
@@ -139,7 +151,7 @@ impl Words<'_> {
                 format!("kubectl annotate node {} tidewright.dev/hands-off-", quoted(node.as_str())),
             ),
             WaitingOn::OtherOwner { object, patch } => Wait {
-                on: format!("{object} belongs to another tool"),
+                on: format!("{} belongs to another tool", object.words()),
                 remedy: Some("make this change there:".into()),
                 patch: Some(patch.lines().map(clean).collect::<Vec<_>>().join("\n")),
             },
@@ -196,7 +208,7 @@ impl Words<'_> {
 
     fn step(&self, id: &crate::ids::StepId) -> String {
         let known = self.plan.and_then(|plan| plan.step(id));
-        known.map_or_else(|| format!("step {id}"), super::super::progress::step)
+        known.map_or_else(|| unplanned(id), super::super::progress::step)
     }
 
     fn at_or_now(&self, at: Timestamp) -> String {
@@ -210,6 +222,15 @@ fn looked(seen: &Counts, trusted: &Counts) -> String {
     let parts = parts.iter().filter(|(_, of, _)| *of > 0);
     let parts: Vec<String> = parts.map(|(seen, of, word)| format!("{seen} of {}", count(*of, word))).collect();
     list(&parts, usize::MAX)
+}
+
+/// What a step does that is not in the plan, by its name.
+fn unplanned(id: &crate::ids::StepId) -> String {
+    let (verb, rest) = id.as_str().split_once(':').unwrap_or(("", id.as_str()));
+    let what = rest.rsplit_once('@').map_or(rest, |(what, _)| what);
+    let what = what.parse().map_or_else(|_| clean(what), |key: ObjectKey| key.words());
+    let verb = if verb == "apply" { "write" } else { verb };
+    format!("{verb} {what}").trim().to_string()
 }
 
 fn is_document(freeze: &Freeze) -> bool {
@@ -261,6 +282,10 @@ pub fn gang(gang: &GangHit) -> String {
 pub fn excess(excess: &Excess) -> String {
     let wanted = amount(&excess.wanted);
     match &excess.approved {
+        Some(approved) if excess.wanted.count <= approved.count && excess.wanted.unnamed(approved).next().is_some() => {
+            let objects: Vec<String> = excess.wanted.unnamed(approved).map(ObjectKey::words).collect();
+            format!("{}: {} would be written differently", excess.key, list(&objects, 6))
+        }
         None => format!("{}: {wanted}; nothing of it was approved", excess.key),
         Some(approved) => format!("{}: {wanted}; approved was {}", excess.key, amount(approved)),
     }

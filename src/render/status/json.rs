@@ -90,6 +90,8 @@ struct Pool {
     draining: u32,
     /// Closed to new pods by somebody else.
     cordoned: u32,
+    /// Emptied, and kept so by a quarantine or a drain.
+    closed: u32,
     /// Asked for, and not in the cluster yet.
     launching: u32,
     /// In the cluster, and not ready.
@@ -361,6 +363,7 @@ fn pool(pool: &status::PoolStatus) -> Pool {
         ready: pool.ready,
         draining: pool.draining,
         cordoned: pool.cordoned,
+        closed: pool.closed,
         launching: pool.launching,
         unready: pool.unready,
         missing: pool.missing,

@@ -18,9 +18,9 @@ fn a_fleet_as_git_says_fits_on_a_screen() {
     Fleet test at Mon 2026-11-02 19:55 -08:00 (America/Los_Angeles), revision 9bd0e1c4d5e6
     Converged: as git says
 
-    POOL   TYPE          WANTED  READY  DRAINING  LAUNCHING  MISSING  LAYOUT
-    serve  p4d.24xlarge       3      3         0          0        0  halves 3/3
-    train  p5.48xlarge        4      4         0          0        0  whole 4/4   1 spare
+    POOL   TYPE          WANTED  READY  DRAINING  CLOSED  LAUNCHING  MISSING  LAYOUT
+    serve  p4d.24xlarge       3      3         0       0          0        0  halves 3/3
+    train  p5.48xlarge        4      4         0       0          0        0  whole 4/4   1 spare
 
     RESERVATION  STATE   HELD  USED  IDLE  IDLE COST  END
     h100         active     4     4     0       $0/h  never
@@ -58,9 +58,9 @@ fn what_it_waits_for_is_told_with_what_to_do() {
     Fleet test at Mon 2026-11-02 23:00 -08:00 (America/Los_Angeles), revision 9bd0e1c4d5e6
     Frozen: stopped; 4 wanted changes held
 
-    POOL   TYPE          WANTED  READY  DRAINING  LAUNCHING  MISSING  LAYOUT
-    serve  p4d.24xlarge       3      2         0          0        1  halves 2/1 + whole 0/2
-    train  p5.48xlarge        4      2         1          0        1  whole 4/4               1 spare, 1 not ready
+    POOL   TYPE          WANTED  READY  DRAINING  CLOSED  LAUNCHING  MISSING  LAYOUT
+    serve  p4d.24xlarge       3      2         0       0          0        1  halves 2/1 + whole 0/2
+    train  p5.48xlarge        4      2         0       1          0        1  whole 4/4               1 spare, 1 not ready
 
     RESERVATION  STATE   HELD  USED  IDLE  IDLE COST  END
     h100         active     4     4     0       $0/h  never
@@ -84,7 +84,7 @@ fn what_it_waits_for_is_told_with_what_to_do() {
 
     Waiting
       pool/train: replace 1 node
-        waits: until Tue 10:00; done by Tue 10:25
+        waits: until Tue 10:00: the update window of pool/train is closed; done by Tue 10:25
       pool/train: launch a node for train/4, and 1 more like it
         waits: the cloud had no p5.48xlarge in us-west-2a; asked again at 23:05
       pool/serve: re-cut 1 node from whole to halves

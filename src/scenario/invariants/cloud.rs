@@ -94,7 +94,8 @@ impl Watch {
         let why = node.annotation(CORDON).map(Mark::parse).map(|mark| mark.why).unwrap_or_default();
         let outdated = scene.instance(node).is_some_and(|found| found.digest != rules.template);
         match why.as_str() {
-            "remove" => is_well && rules.size.is_some_and(|size| slot.index >= size),
+            // More are there than the documents ask for; what a tide gives up is within their size.
+            "remove" => is_well && rules.size.is_some_and(|size| filled(scene, &slot.pool) > size),
             "replace" => is_well && outdated && !was_treated(scene, slot),
             _ => false,
         }
@@ -131,6 +132,12 @@ impl Watch {
             self.say(format!("I14: {cost} dollars an hour are spent, {limit} may be"));
         }
     }
+}
+
+/// How many slots of a pool have something.
+fn filled(scene: &Scene<'_>, pool: &PoolName) -> u32 {
+    let known = scene.ledger.pools.get(pool);
+    known.map_or(0, |known| known.slots.values().filter(|slot| slot.is_something()).map(|_| 1).sum())
 }
 
 /// Something was done about the slot's health since its node was launched.

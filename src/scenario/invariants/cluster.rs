@@ -133,13 +133,15 @@ impl Watch {
         }
         let Some(known) = scene.ledger.pools.get(&slot.pool) else { return };
         let wanted = known.slots.iter().filter(|(index, _)| rules.size.is_none_or(|size| **index < size));
+        let filled = known.slots.values().filter(|slot| slot.is_something()).count();
+        let is_full = rules.size.is_some_and(|size| filled >= size as usize);
         let mut away: Vec<Option<NodeName>> = vec![Some(name.clone())];
         for (_, record) in wanted.filter(|(index, _)| **index != slot.index) {
             let found = match (&record.node, &record.instance) {
                 (Some(node), _) => scene.node(node).map(|seen| (node.clone(), seen)),
                 (None, Some(id)) => scene.node_of(id).map(|(name, seen)| (name.clone(), seen)),
-                // It was never there, so nobody misses it.
-                (None, None) if record.generation == 0 => continue,
+                // It was never there, or another slot has its place: nobody misses it.
+                (None, None) if record.generation == 0 || is_full => continue,
                 (None, None) => None,
             };
             match found {

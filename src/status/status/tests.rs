@@ -71,7 +71,8 @@ fn every_slot_is_counted_once_whatever_happened_to_it() {
     let serve = pool(&status, "serve");
     assert_eq!((serve.launching, serve.missing, serve.surplus, serve.ready), (2, 1, 1, 0));
     for pool in &status.pools {
-        let sum = pool.ready + pool.draining + pool.cordoned + pool.launching + pool.unready + pool.missing;
+        let sum =
+            pool.ready + pool.draining + pool.closed + pool.cordoned + pool.launching + pool.unready + pool.missing;
         assert_eq!(sum, pool.wanted, "{}", pool.pool);
     }
     assert_eq!(status.verdict, Verdict::Changing, "something is on its way");
