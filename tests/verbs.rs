@@ -230,7 +230,7 @@ fn a_tide_as_the_part_is_what_it_does_to_nodes_and_quotas() {
     done(&["apply", "--until-converged", "--yes"], 0);
     done(&["tide", "recall", "nightly"], 0);
     let out = done(&["plan", "--target", "tide/nightly", "--verbose"], 2);
-    for part in ["asked back by the tide nightly", "Cohort/tide.research"] {
+    for part in ["asked back by the tide nightly", "Cohort tide.research"] {
         assert!(out.contains(part), "{part}: {out}");
     }
     let out = done(&["plan", "--target", "pool/train"], 0);
