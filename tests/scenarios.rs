@@ -71,6 +71,7 @@ scripts! {
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
     frozen_in_the_middle
+    frozen_node_of_a_gang_holds_all_of_it
     frozen_pool_holds_a_loan_of_quota
     frozen_pool_lends_nothing
     gang_comes_back_on_new_nodes
@@ -118,6 +119,7 @@ scripts! {
     stillborn_node_is_replaced
     throttled_calls_are_repeated
     tide_lends_and_reclaims
+    turn_of_the_tide_approves_nothing_else
     two_budgets_on_a_pod
     two_operators
     unread_ledger_stops_everything

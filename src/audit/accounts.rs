@@ -207,7 +207,7 @@ fn worse_choice(case: &Case<'_>, pool: &PoolName, indexes: &BTreeSet<u32>) -> Op
 }
 
 /// Something serves the slot, is on its way, or may still be there.
-fn has_node(case: &Case<'_>, slot: &SlotId) -> bool {
+pub(super) fn has_node(case: &Case<'_>, slot: &SlotId) -> bool {
     let Some(remembered) = case.ledger_slot(slot) else { return false };
     let instance = remembered.instance.as_ref().is_some_and(|id| {
         // One that is not listed is missing, not gone: that is waited for.

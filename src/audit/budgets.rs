@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 
 use super::Found;
+use super::accounts::has_node;
 use super::case::Case;
 use crate::effect::marks::{CORDON, Mark};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, LedgerChange, Quarantine};
@@ -86,14 +87,16 @@ pub fn removal_is_approved(case: &Case<'_>, found: &mut Found) {
     let Some((first, _)) = removing.first() else { return };
     let pools: BTreeSet<&PoolName> = removing.iter().map(|(_, slot)| &slot.pool).collect();
     let (mut all, mut unwanted) = (0u64, 0u64);
-    for name in case.input.target.pools.keys() {
-        let wanted = case.input.target.pools[name].nodes;
+    for (name, target) in &case.input.target.pools {
         let slots = case.pool_ledger(name).into_iter().flat_map(|pool| &pool.slots);
-        for (index, _) in slots.filter(|(_, slot)| slot.instance.is_some() || slot.node.is_some()) {
-            all += 1;
-            let begins = *index >= wanted && !is_leaving(case, &SlotId::new(name, *index));
-            unwanted += u64::from(pools.contains(name) && begins);
-        }
+        let known: Vec<SlotId> = slots
+            .filter(|(_, slot)| slot.instance.is_some() || slot.node.is_some())
+            .map(|(index, _)| SlotId::new(name, *index))
+            .collect();
+        all += known.len() as u64;
+        // Which of them go is for another law; here only how many there are beyond those that are wanted.
+        let stays = known.iter().filter(|slot| pools.contains(name) && has_node(case, slot) && !is_leaving(case, slot));
+        unwanted += (stays.count() as u64).saturating_sub(u64::from(target.nodes));
     }
     if unwanted * 100 <= u64::from(case.standing().limits.desired_shrink_percent) * all {
         return;

@@ -3,7 +3,7 @@
 //! Every course of every room passes here, once, in one order. A course that was begun (its node carries our mark) is
 //! not held by a budget that it has been counted in already.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
@@ -141,10 +141,24 @@ fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     let stops = |freeze: &&Freeze| match &freeze.scope {
         Scope::Fleet => true,
         Scope::Pool(name) => touches(view, course, name),
-        Scope::Node(name) => course.nodes.contains(name),
+        Scope::Node(name) => reached(view, course).contains(name),
     };
     let found = view.input.ledger.head.frozen.iter().find(stops)?;
     (!lets_through(found)).then(|| WaitingOn::Frozen(found.clone()))
+}
+
+/// The nodes of a course, and those of the gangs that it moves: a gang goes as a whole, wherever it runs.
+fn reached(view: &View<'_>, course: &Course) -> BTreeSet<NodeName> {
+    let seen = view.input.observed.cluster.workloads.seen();
+    let moved = |step: &Step| match &step.action {
+        Action::Cluster(ClusterAction::Suspend { workload, .. } | ClusterAction::Ask { workload, .. }) => {
+            seen.get(workload).map(|found| view.harm.workload_nodes(workload, found))
+        }
+        _ => None,
+    };
+    let gangs = course.steps.iter().filter_map(moved).flatten();
+    let pods = course.steps.iter().flat_map(|step| &step.disruption.nodes);
+    course.nodes.iter().chain(gangs).chain(pods).cloned().collect()
 }
 
 /// Whether a course is about a pool, about nodes of it, or about who may use how much of it.
@@ -156,7 +170,7 @@ fn touches(view: &View<'_>, course: &Course, pool: &PoolName) -> bool {
         _ => false,
     };
     matches!(&course.on, Thing::Pool(name) if name == pool)
-        || course.nodes.iter().any(|node| is_in(node) == Some(pool.as_str()))
+        || reached(view, course).iter().any(|node| is_in(node) == Some(pool.as_str()))
         || course.steps.iter().any(moves)
 }
 
@@ -178,9 +192,8 @@ fn without_successor(course: &mut Course) {
 
 fn hands_off(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     let nodes = view.input.observed.cluster.nodes.seen();
-    let found =
-        course.nodes.iter().find(|name| nodes.get(*name).is_some_and(|node| node.annotation(HANDS_OFF).is_some()));
-    found.map(|name| WaitingOn::HandsOff(name.clone()))
+    let is_off = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(HANDS_OFF).is_some());
+    reached(view, course).into_iter().find(is_off).map(WaitingOn::HandsOff)
 }
 
 /// Nothing is taken away on the word of a read that failed, or of one that lost too much.
@@ -267,14 +280,7 @@ impl Removals {
         let unwanted = |course: &&Course| course.reason == Reason::NotWanted && is_removal(course);
         let count = courses.iter().filter(unwanted).filter(|course| !is_begun(view, course)).count() + waiting;
         let count = if count > 0 { count + ending_anyway(view) } else { 0 };
-        let known: usize = view
-            .input
-            .ledger
-            .pools
-            .values()
-            .flat_map(|pool| pool.slots.values())
-            .filter(|slot| slot.instance.is_some() || slot.node.is_some())
-            .count();
+        let known = super::shrink::known(view);
         let percent = usize::from(view.standing.limits.desired_shrink_percent);
         let too_many = count * 100 > known * percent && count > 0;
         let only_removals = Effects(

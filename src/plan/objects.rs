@@ -323,7 +323,7 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
         // A victim has its grace period to end.
         one.takes = (1, 60);
         // Nobody approves a tide at 03:00: it was approved with the schedule.
-        one.consent = if is_tidal(input, key) { Consent::Standing } else { Consent::Asked };
+        one.consent = if is_tidal(input, &change.wanted) { Consent::Standing } else { Consent::Asked };
     }
     one.effects = Effects::one(Verb::Apply, on, amount);
     one.disruption = disruption;
@@ -335,7 +335,7 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
 pub fn lowered(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     let key = &wanted.key;
     let moving = input.target.tides.values().any(|phase| *phase != Phase::High);
-    if !quotas::gives_quota(key) || (moving && is_tidal(input, key)) {
+    if !quotas::gives_quota(key) || (moving && is_tidal(input, wanted)) {
         return BTreeSet::new();
     }
     let seen = input.observed.cluster.objects.seen().get(key).map(|seen| &seen.body);
@@ -350,13 +350,17 @@ pub fn moved(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     quotas::moved(&seen.body, &wanted.body).iter().filter_map(|flavor| quotas::pool_of(input, flavor)).collect()
 }
 
-/// Whether a tide moves the amounts of this object.
-fn is_tidal(input: &PlanInput, key: &ObjectKey) -> bool {
-    let mut loans = input.target.standing.tides.values().flat_map(|tide| &tide.loans);
-    match thing_of(input, key) {
-        Thing::Quota(name) => loans.any(|loan| loan.from == name || loan.to == name),
-        _ => key.kind == ObjectKind::Cohort && loans.next().is_some(),
-    }
+/// Whether only what a tide lends moves in this object. Where somebody edits it too, he is asked as ever.
+fn is_tidal(input: &PlanInput, wanted: &Object) -> bool {
+    let loans = input.target.standing.tides.values().flat_map(|tide| &tide.loans);
+    let pools: BTreeSet<&PoolName> = match thing_of(input, &wanted.key) {
+        Thing::Quota(name) => {
+            loans.filter(|loan| loan.from == name || loan.to == name).map(|loan| &loan.pool).collect()
+        }
+        _ if wanted.key.kind == ObjectKind::Cohort => loans.map(|loan| &loan.pool).collect(),
+        _ => BTreeSet::new(),
+    };
+    !pools.is_empty() && moved(input, wanted).iter().all(|pool| pools.contains(pool))
 }
 
 /// Drift, and objects that were not ours.

@@ -14,7 +14,7 @@ use super::types::WaitingOn;
 use super::view::{Body, PoolView, SlotView, View};
 use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, opening_at};
-use crate::ids::SlotId;
+use crate::ids::{NodeName, SlotId};
 
 /// How long a node may take from the first cordon to being back, beside what its work needs to save itself: what its
 /// steps may take, together.
@@ -84,7 +84,14 @@ pub fn rollout(
         let idle = || busy.filter(|_| updates.when == When::Idle).map(|name| WaitingOn::Gang { name });
         let budget = || {
             let name = format!("updates.maxUnavailable of pool/{}", pool.name);
-            (!fits).then(|| WaitingOn::Budget { name, allowed: updates.max_unavailable, used: narrow(used) })
+            let kept = kept_out(view, pool);
+            let would_fit = unit.len() <= allowed.saturating_sub(used.saturating_sub(kept.len()));
+            (!fits).then(|| match kept.first().filter(|_| would_fit) {
+                Some(node) => WaitingOn::Person(format!(
+                    "{node} is kept out of service and counts: tidewright return or undrain it, or raise {name}"
+                )),
+                None => WaitingOn::Budget { name, allowed: updates.max_unavailable, used: narrow(used) },
+            })
         };
         match idle().or_else(|| canary.stops(pool, unit.len(), canaries, alone)).or_else(budget) {
             Some(why) => out.wait.extend(unit.iter().map(|slot| (slot.id.clone(), why.clone()))),
@@ -237,6 +244,14 @@ fn unavailable(pool: &PoolView<'_>, begun: &[Unit<'_, '_>], leaving: &[&SlotView
     let going: BTreeSet<&SlotId> = begun.iter().flatten().chain(leaving).map(|slot| &slot.id).collect();
     let out = |slot: &&SlotView<'_>| is_away(slot) || is_begun(slot) || going.contains(&slot.id);
     pool.slots.iter().filter(|slot| slot.part.is_some()).filter(out).count()
+}
+
+/// The nodes of a pool that are out of service for as long as a person wants.
+fn kept_out<'a>(view: &View<'_>, pool: &PoolView<'a>) -> Vec<&'a NodeName> {
+    let head = &view.input.ledger.head;
+    let nodes = pool.slots.iter().filter(|slot| slot.part.is_some()).filter_map(|slot| slot.node);
+    let kept = |name: &&NodeName| head.quarantined.contains_key(*name) || head.drains.contains_key(*name);
+    nodes.map(|(name, _)| name).filter(kept).collect()
 }
 
 /// What an estimate begins with.

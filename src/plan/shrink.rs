@@ -22,20 +22,26 @@ pub struct Shrink {
     unapproved: bool,
 }
 
+/// The nodes that the documents are about: those of a pool whose document is gone are let go, whatever goes with them.
+pub fn known(view: &View<'_>) -> usize {
+    let pools = view.input.ledger.pools.iter().filter(|(name, _)| view.input.target.pools.contains_key(*name));
+    let slots = pools.flat_map(|(_, pool)| pool.slots.values());
+    slots.filter(|slot| slot.instance.is_some() || slot.node.is_some()).count()
+}
+
 impl Shrink {
     pub fn new(view: &View<'_>, courses: &[Course], held: &[Held], unapproved: bool) -> Self {
         let unwanted = |course: &&Course| course.reason == Reason::NotWanted && is_removal(course);
         let goes = courses.iter().filter(unwanted).filter(|course| !is_begun(view, course)).map(|course| &course.on);
         let waits = held.iter().filter(|held| held.reason == Reason::NotWanted).map(|held| &held.what);
         let all: Vec<&Thing> = goes.chain(waits).collect();
-        let slots = view.input.ledger.pools.values().flat_map(|pool| pool.slots.values());
         let from = all.iter().filter_map(|on| match on {
             Thing::Pool(name) => Some(name.clone()),
             _ => None,
         });
         Self {
             count: all.len(),
-            known: slots.filter(|slot| slot.is_something()).count(),
+            known: known(view),
             percent: usize::from(view.standing.limits.desired_shrink_percent),
             from: from.collect(),
             unapproved,

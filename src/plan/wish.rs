@@ -185,15 +185,16 @@ fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
     let done = treated(view, remedy, rule);
     match remedy {
         Remedy::Report => None,
+        // Nobody here can boot or replace a machine that somebody else runs: it is kept out until a person returns it.
+        Remedy::Reboot | Remedy::Replace if slot.is_existing() => {
+            let treated = Some(Treated { remedy: Remedy::Quarantine, ..done });
+            Some(Wish::Quarantine { reason, treated })
+        }
         Remedy::Reboot if begun.is_some() => begun.map(|until| Wish::Watch { reason, until }),
         Remedy::Reboot => Some(Wish::Reboot { reason, treated: done }),
         // Returned by a person within the time that a remedy is given: so it is well.
         Remedy::Quarantine if begun.is_some() => None,
         Remedy::Quarantine => Some(Wish::Quarantine { reason, treated: Some(done) }),
-        Remedy::Replace if slot.is_existing() => {
-            let treated = Some(Treated { remedy: Remedy::Quarantine, ..done });
-            Some(Wish::Quarantine { reason, treated })
-        }
         Remedy::Replace => {
             let treated = begun.is_none().then_some(done);
             Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false })

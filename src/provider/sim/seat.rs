@@ -199,6 +199,10 @@ impl Caller<'_> {
         let strike = self.sim.faults.borrow_mut().on_change(&deed);
         match strike {
             None => self.sim.commit(&deed, effect),
+            // What was heard before is answered with what it made: no machine is needed for that.
+            Some(Strike::Refused(error)) if error.class == Class::NoCapacity && self.was_heard(&deed) => {
+                self.sim.commit(&deed, effect)
+            }
             Some(Strike::Refused(error)) => self.sim.commit(&deed, |_| Err(error)),
             Some(Strike::Lost { done }) => {
                 if done {
@@ -216,6 +220,10 @@ impl Caller<'_> {
                 self.sim.commit(&deed, effect)
             }
         }
+    }
+
+    fn was_heard(self, deed: &Deed<'_>) -> bool {
+        matches!(deed, Deed::Cloud(CloudAction::Launch(request)) if self.sim.state().cloud.has_heard(request))
     }
 
     async fn perform_in_cloud(self, action: &CloudAction) -> Result<Done, ProviderError> {

@@ -20,6 +20,11 @@ pub(super) fn token_key(zone: &Zone, token: &Token) -> String {
 }
 
 impl CloudState {
+    /// Whether a launch with this token made something.
+    pub fn has_heard(&self, request: &LaunchRequest) -> bool {
+        self.launched.contains_key(&token_key(&request.zone, &request.token))
+    }
+
     pub(super) fn launch(
         &mut self,
         now: Timestamp,
