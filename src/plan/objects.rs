@@ -323,7 +323,7 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
         // A victim has its grace period to end.
         one.takes = (1, 60);
         // Nobody approves a tide at 03:00: it was approved with the schedule.
-        one.consent = if is_tidal(input, &change.wanted) { Consent::Standing } else { Consent::Asked };
+        one.consent = if is_tidal(input, change.wanted) { Consent::Standing } else { Consent::Asked };
     }
     one.effects = Effects::one(Verb::Apply, on, amount);
     one.disruption = disruption;
