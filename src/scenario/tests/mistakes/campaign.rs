@@ -9,7 +9,7 @@ use crate::mistakes::{Mistake, making};
 use crate::scenario::campaign::{draw, run};
 
 /// So many seeds are drawn for each.
-const SEEDS: u64 = 160;
+const SEEDS: u64 = 1000;
 
 /// The first seed that fails because of these mistakes, and what it says.
 fn caught(mistakes: &[Mistake]) -> Option<(u64, String)> {
@@ -42,7 +42,7 @@ fn check_twice(mistake: Mistake) {
 
 macro_rules! mistakes {
     ($($name:ident $mistake:ident)*) => {
-        $(#[test] #[ignore = "draws dozens of seeds: for the campaign profile"] fn $name() { check_twice(Mistake::$mistake); })*
+        $(#[test] #[ignore = "draws hundreds of seeds: for the campaign profile"] fn $name() { check_twice(Mistake::$mistake); })*
     };
 }
 
