@@ -5,8 +5,7 @@
 //! launch, a termination, a cut, a boot, a claim, a release: one each), whether they are steps or wait for their turn;
 //! drained pods go with their node, and objects are all written in one round. What turns out only later (a machine that
 //! never joins, one that stays sick) is work too, once for each slot and verb: who does the same to a slot again and
-//! again goes round in circles. An order to a mig-manager that came to nothing is given again, at most twice, and takes
-//! two rounds each time. The *tightest budget* is the smallest of what lets only so many nodes go at a time:
+//! again goes round in circles. The *tightest budget* is the smallest of what lets only so many nodes go at a time:
 //! `maxUnavailable` of the pools with such work, and `nodesRemovedPerHour` where nodes are taken away. A round is one
 //! time that the operator does something. Where all that is left waits, for an instant or for a fact, the clock moves,
 //! and that is no round.
@@ -34,8 +33,6 @@ use crate::units::{Duration, Usd};
 
 /// Rounds that are not for the work itself: to know what became of what was in flight, to write it down, to undo marks.
 const SLACK: u32 = 6;
-/// Rounds for an order that comes to nothing: to give it, and to see that its time is over.
-const TRIES: u32 = 2;
 /// Between two rounds of the operator.
 const PAUSE: Duration = Duration::secs(10);
 /// The longest that an operator does not look while something waits.
@@ -58,8 +55,6 @@ struct Law {
     /// By verb and pool: what plans asked for, and the slots that they named.
     work: BTreeMap<EffectKey, (u32, BTreeSet<String>)>,
     tightest: Option<u32>,
-    /// Orders to a mig-manager that were given again.
-    again: u32,
     looks: u32,
     /// When the documents were last looked at.
     since: Timestamp,
@@ -128,7 +123,6 @@ impl Law {
             return Err(self.broken("it does not settle", looked));
         }
         self.looks(looked)?;
-        self.again += narrow(looked.plan.steps.iter().filter(|step| step.id.as_str().starts_with("heard:")).count());
         let round = bench.round()?;
         self.refused |= round.events.iter().any(|event| matches!(event.kind, EventKind::NotApproved { .. }));
         self.last = print::round(&round);
@@ -205,7 +199,7 @@ impl Law {
     /// The bound.
     fn most(&self) -> u32 {
         let work: u32 = self.work.values().map(|(asked, named)| (*asked).max(narrow(named.len()))).sum();
-        self.before + work.div_ceil(self.tightest.unwrap_or(1).max(1)) + self.again * TRIES + SLACK
+        self.before + work.div_ceil(self.tightest.unwrap_or(1).max(1)) + SLACK
     }
 
     fn broken(&self, what: &str, looked: &Looked) -> Wrong {
