@@ -9,15 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::compile::outside::Outside;
-use crate::compile::{compile_beside, cuts};
+use crate::compile::{Beside, compile_beside, cuts, staged};
 use crate::effect::{Desired, Ledger, LedgerChange, Object, Thing};
-use crate::fleet::{Fleet, Recalls, Target};
-use crate::ids::{FleetUid, NodeName, ReservationName, SlotId, TideName};
+use crate::fleet::handing::Cuts;
+use crate::fleet::target::PoolTarget;
+use crate::fleet::{Change, Fleet, Recalls, Target, seating};
+use crate::ids::{FleetUid, NodeName, PoolName, ReservationName, SlotId, TideName};
 use crate::observed::{CloudSeen, ClusterSeen, Observed, Sample};
 use crate::plan::PlanInput;
 use crate::plan::tide::guard_says;
-use crate::plan::view::FRESH;
+use crate::plan::view::LISTED_WITHIN;
 use crate::provider::{Meter, ProviderError, World};
 
 /// What a person may ask for beside the fleet itself.
@@ -44,23 +45,30 @@ pub async fn input(
     world: World<'_>,
     options: &Options,
 ) -> Result<PlanInput, ProviderError> {
-    let (ledger, _) = world.cluster.ledger().await?;
+    let (mut ledger, _) = world.cluster.ledger().await?;
+    let renamed = ledger.take_names(fleet.pools.iter().map(|(name, pool)| (name, pool.renamed_from.as_ref())));
     let now = options.at.unwrap_or_else(|| world.clock.now());
     let guards = guards(fleet, world.meter).await;
     let mut recalls = recalls(&ledger);
     let closed = closed(fleet, &ledger, &guards, (now, world.clock.now()), &mut recalls);
     let mut asked = fleet.target_with(now, &recalls);
-    ask_back(&ledger, &mut asked, now);
+    ask_back(fleet, &ledger, &mut asked, now);
     let (cloud, cluster) = join(world.cloud.observe(&asked), world.cluster.observe(&asked)).await;
     let known = fleet.knowing(&windows(fleet, &ledger, &cloud));
     // What the documents say stays what they say; only sizes and quotas follow from what is known.
     let mut target = known.target_with(now, &recalls);
-    let gone = ask_back(&ledger, &mut target, now);
+    let (gone, cut_short) = ask_back(fleet, &ledger, &mut target, now);
     let target = Target { standing: asked.standing, ..target };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = known.transitions_with(now, tomorrow, &recalls);
-    let promised = known.promised(&target, &cuts::seen(&target, &ledger, &cluster));
-    let desired = compile_beside(&promised, &Outside::of(&cluster));
+    let cuts = cuts::seen(&target, &ledger, &cluster, now);
+    let target = target.seated(&cuts);
+    let upcoming = seated(&target, upcoming, &cuts);
+    let promised = known.promised(&target, &cuts);
+    let slots = ledger.pools.values().flat_map(|pool| pool.slots.values());
+    let counted_on = slots.filter(|slot| slot.instance.is_some() || slot.node.is_some()).count();
+    let mut desired = compile_beside(&promised, &Beside::of(&cluster, counted_on));
+    staged::stage(&mut desired, &cluster);
     let target = Target { quotas: promised.quotas, ..target };
     let in_force = ledger.head.recalled.iter().filter(|(tide, recall)| !fleet.recall_is_over(tide, recall.at, now));
     let recalled = in_force.map(|(tide, recall)| (tide.clone(), recall.clone())).collect();
@@ -73,9 +81,11 @@ pub async fn input(
         target,
         observed: Observed { cloud, cluster, guards, rehearsed },
         ledger,
+        renamed,
         closed,
         recalled,
         gone,
+        cut_short,
         revision: options.revision.clone(),
         only: options.only.clone(),
         only_node: options.only_node.clone(),
@@ -85,10 +95,9 @@ pub async fn input(
 /// The objects that are not as we wrote them, or would be written another way.
 fn moved<'a>(desired: &'a Desired, cluster: &ClusterSeen) -> Vec<&'a Object> {
     // Without a whole read nothing is made anew, so nothing need be tried.
-    let whole = cluster.objects.whole().is_some();
     let objects = desired.objects.iter().filter(|wanted| match cluster.objects.seen().get(&wanted.key) {
         Some(seen) => seen.written.as_ref() != Some(&wanted.digest) || seen.moved_by.is_some(),
-        None => whole,
+        None => cluster.gap_of(wanted.key.kind).is_none(),
     });
     objects.collect()
 }
@@ -108,20 +117,45 @@ pub fn recalls(ledger: &Ledger) -> Recalls {
     ledger.head.recalled.iter().map(|(tide, recall)| (tide.clone(), recall.at)).collect()
 }
 
-/// Adds the tides that lent something and whose document is gone: a recall turned them already, or its absence does.
-fn ask_back(ledger: &Ledger, target: &mut Target, now: Timestamp) -> BTreeSet<TideName> {
-    let mut gone = BTreeSet::new();
-    for (tide, lent) in &ledger.head.lent {
-        if target.tides.contains_key(tide) {
-            continue;
+/// What will change, on the slots that are cut for it.
+fn seated(target: &Target, upcoming: Vec<(Timestamp, Vec<Change>)>, cuts: &Cuts) -> Vec<(Timestamp, Vec<Change>)> {
+    let on = |pool: &PoolName, parts: PoolTarget| seating::seated(&target.standing, pool, &parts, cuts);
+    let seated = |change: Change| match change {
+        Change::Pool { pool, before, after } => {
+            Change::Pool { before: on(&pool, before), after: on(&pool, after), pool }
         }
-        let recall = ledger.head.recalled.get(tide).map(|recall| recall.at).filter(|at| *at >= lent.since);
+        other => other,
+    };
+    upcoming.into_iter().map(|(at, changes)| (at, changes.into_iter().map(seated).collect())).collect()
+}
+
+/// Adds the tides that lent something and whose document is gone: a recall turned them already, or its absence does. Of
+/// those that have one it adds what an edit took out of it, or turns them where an edit ended their low tide; these are
+/// told apart.
+fn ask_back(
+    fleet: &Fleet,
+    ledger: &Ledger,
+    target: &mut Target,
+    now: Timestamp,
+) -> (BTreeSet<TideName>, BTreeSet<TideName>) {
+    let (mut gone, mut cut_short) = (BTreeSet::new(), BTreeSet::new());
+    for (name, lent) in &ledger.head.lent {
+        let recall = ledger.head.recalled.get(name).map(|recall| recall.at).filter(|at| *at >= lent.since);
         let turned = recall.into_iter().chain(lent.gone).chain([now]).min().unwrap_or(now);
-        if target.ask_back(tide, &lent.spec, turned, now) {
-            gone.insert(tide.clone());
+        let Some(tide) = fleet.tides.get(name) else {
+            if target.ask_back(name, &lent.spec, turned, now) {
+                gone.insert(name.clone());
+            }
+            continue;
+        };
+        target.end_loans(name, &lent.spec, now);
+        let is_low = tide.calendar(now, now).low_at(now).is_some();
+        if !is_low && lent.until.is_some_and(|until| now < until) {
+            target.turn_back(name, turned, now);
+            cut_short.insert(name.clone());
         }
     }
-    gone
+    (gone, cut_short)
 }
 
 /// Tides that are low by the clock, have lent nothing, and may not begin: for those the tide stays high. One that lends
@@ -169,9 +203,9 @@ pub fn missing(input: &PlanInput) -> Result<Vec<(String, LedgerChange)>, String>
     let mut found = Vec::new();
     for (pool, known) in &input.ledger.pools {
         for (index, slot) in &known.slots {
-            let id = SlotId::new(pool, *index);
+            let id = input.as_kept(&SlotId::new(pool, *index));
             // The cloud lists what was just launched when it likes.
-            if slot.launched.is_some_and(|at| input.now.duration_since(at) <= FRESH) {
+            if slot.launched.is_some_and(|at| input.now.duration_since(at) <= LISTED_WITHIN) {
                 continue;
             }
             if let Some(instance) = slot.instance.as_ref().filter(|one| !cloud.instances.seen().contains_key(*one)) {

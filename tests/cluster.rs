@@ -1,20 +1,23 @@
 //! The provider of real clusters, against a real control plane.
 //!
 //! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the
-//! tests write themselves. [`whole`], [`drains`], [`rights`] and [`interruptions`] have Kueue, the scheduler and nodes;
-//! [`day`] and [`nodes`] have two hundred nodes with teams at work, and [`foresight`] asks in many small cases whether
-//! Kueue does what our model of it says.
+//! tests write themselves. [`whole`], [`moves`], [`drains`], [`rights`], [`schedulers`] and [`interruptions`] have Kueue,
+//! the scheduler and nodes; [`day`] and [`nodes`] have two hundred nodes with teams at work, [`foresight`] asks in many
+//! small cases whether Kueue does what our model of it says, and [`both`] carries out scripts of the simulator.
 
 mod alone;
 mod answers;
+mod both;
 mod day;
 mod drains;
 mod evictions;
 mod foresight;
 mod interruptions;
+mod moves;
 mod nodes;
 mod recorded;
 mod rights;
+mod schedulers;
 mod teams;
 mod whole;
 
@@ -30,7 +33,7 @@ use super::controlplane::{Controlplane, Settings};
 /// One API server for all tests here that keep to names of their own.
 fn server() -> Option<&'static Controlplane> {
     static SERVER: OnceLock<Option<Controlplane>> = OnceLock::new();
-    SERVER.get_or_init(|| Controlplane::start(Settings::api_server_alone())).as_ref()
+    SERVER.get_or_init(|| Controlplane::launch(Settings::api_server_alone())).as_ref()
 }
 
 fn cluster(plane: &Controlplane, fleet: &str) -> K8s {

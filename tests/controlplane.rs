@@ -3,7 +3,8 @@
 //!
 //! `scripts/controlplane` builds the programs; where they are missing a suite that asks for a control plane is skipped
 //! aloud, and in CI it fails. A suite takes [`plane::shared`] if it keeps to names of its own, or starts a
-//! [`plane::Controlplane`] of its own if it restarts programs or needs another Kueue.
+//! [`plane::Controlplane`] of its own if it restarts programs or needs another Kueue; both have the floor alone. Tests
+//! that apply no fleet and mostly wait take [`plane::beside`], and run several at a time.
 
 pub mod api;
 mod bench;

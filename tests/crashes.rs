@@ -120,6 +120,7 @@ stories! {
         filled
         released
         renamed
+        renamed_and_grown
         replaced_under_a_gang
         reserved
     }

@@ -95,7 +95,7 @@ fn the_page_says_what_a_reader_has_to_know() {
     let Answer { out, .. } = run(&["plan"]);
     let [launch, change] = ["+  launch  pool/train", "~  change  quota/vision"].map(|line| out.find(line));
     assert!(launch.is_some() && launch < change, "what costs money comes before what nobody notices:\n{out}");
-    assert!(out.contains("56 of the 56 nvidia.com/gpu") && out.contains("vision/llm may be when others"), "{out}");
+    assert!(out.contains("56 of the 56 GPUs") && out.contains("vision/llm may be when others"), "{out}");
     let Answer { out, .. } = run(&["plan", "--output", "markdown"]);
     assert!(out.contains("| **needs an approval** |"), "{out}");
     // What a step comes after is told by what it does, and a workload by its name.
@@ -108,4 +108,41 @@ fn the_page_says_what_a_reader_has_to_know() {
     assert!(out.contains("suspend workload batch/embed") && !out.contains("after 1)"), "{out}");
     let Answer { out, .. } = run(&["plan", "--output", "markdown"]);
     assert!(out.contains("suspend workload batch/embed"), "{out}");
+}
+
+#[test]
+fn what_waits_leaves_the_quotas_as_they_are_and_is_told_in_the_words_of_the_documents() {
+    let directory = demo();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    run(&["sim", "submit", "vision", "56", "--name", "llm"]);
+    run(&["sim", "submit", "language", "56", "--name", "speech"]);
+    run(&["sim", "advance", "1h"]);
+    edit(directory.path(), "training.yaml", "  nodes: 16\n  capacity", "  nodes: 8\n  capacity");
+    edit(directory.path(), "training.yaml", "spares: 1", "spares: 0");
+    let teams = std::fs::read_to_string(directory.path().join("teams.yaml")).unwrap();
+    let less = teams.replace(
+        "guarantee: {gpus: 56}, borrow: {gpus: 64}, lend: {gpus: 56}",
+        "guarantee: {gpus: 24}, borrow: {gpus: 16}, lend: {gpus: 24}",
+    );
+    std::fs::write(directory.path().join("teams.yaml"), less).unwrap();
+    let Answer { out, .. } = run(&["status"]);
+    assert!(out.contains("vision    train  56 GPUs (wanted: 24 GPUs)"), "{out}");
+    let Answer { out, .. } = run(&["plan"]);
+    assert!(out.contains("ClusterQueue vision: guarantee of train 56 → 24 GPUs"), "{out}");
+    assert!(!out.contains("resourceGroups") && !out.contains("nominalQuota"), "{out}");
+    let never = "vision/llm runs on, and could never start again once it is stopped: it asks for 56 GPUs, and its queue may \
+                 use 40 of train at most then";
+    assert!(out.contains(never), "{out}");
+    let Answer { out, .. } = run(&["plan", "--output", "markdown"]);
+    let row = out.lines().find(|line| line.starts_with("| pool/train |")).unwrap_or_default();
+    assert!(out.contains("could never start again") && row.contains("GPU-h at risk"), "{out}");
+}
+
+#[test]
+fn the_tide_of_a_simulated_fleet_is_told_by_the_simulators_clock() {
+    let directory = demo();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    run(&["sim", "reset", "--at", "2031-03-04T14:00"]);
+    let Answer { out, .. } = run(&["tide"]);
+    assert!(out.starts_with("Fleet demo at Tue 2031-03-04 14:00"), "{out}");
 }

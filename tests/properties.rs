@@ -165,7 +165,7 @@ fn fleet(choices: &[u32]) -> Vec<Value> {
 }
 
 impl Fleet<'_> {
-    fn add(&mut self, kind: &str, name: &str, spec: Value) {
+    fn add(&mut self, kind: &str, name: &str, mut spec: Value) {
         let mut metadata = json!({"name": name});
         if self.choose.below(4) == 1 {
             metadata["labels"] = json!({"team": self.choose.one(&["a", "no", "1.10", "on"])});
@@ -173,6 +173,10 @@ impl Fleet<'_> {
         }
         if self.choose.below(8) == 1 {
             metadata["renamedFrom"] = format!("old-{name}").into();
+            // A queue cannot be renamed, so its name has to be said.
+            if kind == "Quota" && spec["clusterQueue"].is_null() {
+                spec["clusterQueue"] = format!("old-{name}").into();
+            }
         }
         let document =
             json!({"apiVersion": "tidewright.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec});

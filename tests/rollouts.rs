@@ -1,13 +1,13 @@
-//! An operator that dies in the middle of a roll-out, anywhere, in fleets whose gangs are as wide as the
-//! budget, wider, and narrower. What it leaves is understood: the next plan goes on, nothing is moved twice, and no
-//! more than the budget is out beside what was begun.
+//! An operator that dies in the middle of a roll-out, anywhere, in fleets whose gangs are as wide as the budget or the
+//! hourly limit, wider, and narrower. What it leaves is understood: the next plan goes on, nothing is moved twice, and
+//! no more than the budget is out beside what was begun.
 
 use std::path::Path;
 
 use tidewright::scenario;
 
 /// Six nodes of one pool, and the gangs on them by how many nodes each spans.
-fn story(gangs: &[u32], max_unavailable: u32, crash: u32) -> String {
+fn story(gangs: &[u32], max_unavailable: u32, hourly: u32, crash: u32) -> String {
     let submits: String = gangs.iter().map(|nodes| format!("submit gang vision {} saves 1m\n", nodes * 8)).collect();
     format!(
         r#"start 2026-03-02T08:00Z
@@ -18,7 +18,7 @@ fleet
     timeZone: UTC
     cloud: {{sim: {{}}}}
     kubernetes: {{sim: {{}}}}
-    limits: {{nodesRemovedPerHour: 100, desiredShrinkPercent: 50}}
+    limits: {{nodesRemovedPerHour: {hourly}, desiredShrinkPercent: 50}}
   ---
   kind: Reservation
   metadata: {{name: h100}}
@@ -67,12 +67,20 @@ expect no orphans
 
 /// Every fifth call of the whole roll-out, because each is a story of its own; says how many calls there are.
 fn check(gangs: &[u32], max_unavailable: u32) -> u32 {
+    check_within(gangs, max_unavailable, 100)
+}
+
+/// The same with so many nodes an hour.
+fn check_within(gangs: &[u32], max_unavailable: u32, hourly: u32) -> u32 {
     for crash in (1..).step_by(5) {
-        let text = story(gangs, max_unavailable, crash);
+        let text = story(gangs, max_unavailable, hourly, crash);
         match scenario::run(&text, Path::new(".")) {
             Ok(done) if !done.text.contains("1 crash") => return crash - 1,
             Ok(_) => {}
-            Err(error) => panic!("gangs {gangs:?}, a budget of {max_unavailable}, dead after call {crash}: {error}"),
+            Err(error) => {
+                let budgets = format!("{max_unavailable} at once, {hourly} an hour");
+                panic!("gangs {gangs:?}, {budgets}, dead after call {crash}: {error}")
+            }
         }
     }
     unreachable!("a roll-out has an end")
@@ -106,4 +114,10 @@ fn gangs_that_fill_the_pool_survive_every_crash() {
 #[test]
 fn a_gang_over_the_whole_pool_survives_every_crash() {
     assert!(check(&[6], 1) > 40);
+}
+
+#[test]
+fn gangs_as_wide_as_the_hourly_limit_survive_every_crash() {
+    assert!(check_within(&[3], 6, 3) > 40);
+    assert!(check_within(&[2, 2], 6, 2) > 40);
 }

@@ -37,35 +37,52 @@ macro_rules! scripts {
 
 scripts! {
     ambiguous_launch_is_sent_again
+    another_owners_policy_holds_the_cut
+    another_zone_is_asked_after_a_definite_no
+    bare_pod_keeps_only_itself
+    block_ends_under_a_freeze
     block_ends_while_nobody_looks
     block_is_bought_filled_and_drained
+    booted_node_is_admitted_again
+    bought_block_is_not_edited
     breaker_stops_mass_quarantine
+    budget_is_kept_in_a_drain
     budget_lets_one_go_at_a_time
     budget_that_blocks_keeps_the_quota
     canary_and_windows
     capacity_error_falls_back
     claimed_node_disappears
     claimed_node_of_a_mixed_pool_disappears
+    closed_by_somebody_stays_closed
+    cohort_move_is_staged
     converged_means_that_the_gpus_are_there
     crash_after_each_effect
     crash_at_answer_each_effect
     crash_before_each_effect
     crash_in_a_roll_out_and_a_day
     cut_behind_a_drain
+    cut_follows_its_file
     dead_node_is_replaced
+    deleted_borrower_gives_back
     deleted_document_is_forgotten
     deleted_pool_waits_for_its_last_launch
     deleted_tide_asks_back_first
     deleted_tide_of_quota_alone_asks_back_first
     drain_by_hand
     drain_by_hand_keeps_budgets
+    drain_ends_in_its_window
     drain_takes_whole_gangs
     drift_is_named_and_put_back
+    driver_has_the_first_word
     emptied_for_a_person_is_closed
+    emptied_node_is_opened_by_its_person
+    ended_loan_takes_its_own_gang
+    entries_in_use_stay_in_the_file
     existing_node_disappears
     existing_nodes_are_claimed_and_released
     finished_work_is_not_resumed
     first_fill
+    flavor_swap_is_staged
     foreign_work_is_waited_for
     freeze_holds_the_tide
     freeze_thaw_hands_off
@@ -75,36 +92,67 @@ scripts! {
     frozen_pool_holds_a_loan_of_quota
     frozen_pool_lends_nothing
     gang_comes_back_on_new_nodes
+    gang_goes_in_one_hour
+    gang_that_could_never_start_again_is_named
+    gang_waits_for_a_whole_leaf
+    gang_waits_for_its_last_node
     gangs_wider_than_the_budget_move_alone
     grow
     guard_calls_back_what_it_lent
     guard_stops_lending
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
+    higher_tier_takes_a_place
     hung_return_asks_nobody
     idle_never_touches_a_gang
     interrupted_fill_cuts_nothing_twice
+    interruption_under_a_freeze_moves_a_gang
+    kueues_file_needs_a_change
+    launched_and_never_listed
+    loan_goes_to_another_borrower
+    loan_is_cut_in_another_way
+    loans_edited_again_and_again
     lost_is_not_what_was_just_launched
+    low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody
     maintenance_is_answered_early
+    maintenance_under_a_freeze_moves_a_gang
     mig_manager_fails
     mig_manager_hangs
     missed_turn_is_no_roll_out
+    node_of_other_hardware_is_not_claimed
     not_approved_is_not_begun
     not_approved_is_not_done
     notice_under_a_freeze
     only_failed_orders_count
+    owner_takes_back_what_it_lent
     pod_comes_after_the_cordon
+    pool_shrinks_while_it_lends
     quarantine_ends_with_its_node
+    quarantined_node_is_missed_in_a_loan
+    quarantined_node_moves_its_gang
     quota_follows_the_nodes_of_a_tide
     quota_goes_with_its_nodes
+    raised_quota_takes_from_who_borrows
+    recall_and_then_edits
     recall_brings_quota_and_nodes
     recall_turns_the_tide
     rename
+    rename_and_resize
+    rename_in_the_middle_of_a_roll_out
+    rename_keeps_closed_nodes_closed
+    rename_takes_the_freeze_along
+    rename_waits_for_an_answer
     replace_in_a_full_reservation
     resend_into_a_hidden_reservation
+    reservation_shrinks_under_its_nodes
+    retired_borrower_gives_back
+    returned_node_is_admitted_first
+    roll_out_by_the_hour_keeps_its_approval
     roll_out_says_when_it_is_done
     roll_out_within_the_hourly_limit
+    same_cut_loan_becomes_smaller
+    same_cut_loan_goes_to_another_borrower
     same_cut_loan_is_reclaimed
     second_apply_does_nothing
     service_moves_through_a_layout_change
@@ -113,13 +161,20 @@ scripts! {
     shrink_too_much_waits_for_approval
     shrink_within_the_hourly_budget
     sick_node_is_booted_then_replaced
+    silent_machine_of_somebody_else
+    silent_node_is_given_up_by_whoever_comes_next
+    silent_node_is_replaced
+    smaller_loan_is_asked_back_in_good_time
+    spares_are_kept_beside_a_loan
     spot_interruption
     spot_is_priced_in_its_zones
     stale_reads_move_nothing_backwards
     stillborn_node_is_replaced
     throttled_calls_are_repeated
     tide_lends_and_reclaims
+    tier_is_ranked_anew
     turn_of_the_tide_approves_nothing_else
+    two_blocks_take_two_offers
     two_budgets_on_a_pod
     two_operators
     unread_ledger_stops_everything

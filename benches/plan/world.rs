@@ -216,14 +216,18 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
                 workloads: read(BTreeMap::new()),
                 budgets: read(BTreeMap::new()),
                 objects: read(BTreeMap::new()),
+                unread: BTreeMap::new(),
+                others: Others::none(now),
             },
             guards: BTreeMap::new(),
             rehearsed: BTreeMap::new(),
         },
         ledger: Ledger::default(),
+        renamed: Default::default(),
         closed: BTreeMap::new(),
         recalled: Default::default(),
         gone: Default::default(),
+        cut_short: Default::default(),
         revision: Some("0123456789abcdef".into()),
         only: Vec::new(),
         only_node: None,
@@ -373,7 +377,7 @@ fn node_of(name: &NodeName, id: &InstanceId, objects: &PoolObjects, layout: &str
     let mut allocatable: BTreeMap<ResourceName, i64> = laid_out.allocatable.clone();
     let sizes = [("cpu", 191_000), ("memory", 2_000_000_000_000), ("pods", 110), ("vpc.amazonaws.com/efa", 32)];
     allocatable.extend(sizes.map(|(name, amount)| (name.into(), amount)));
-    let said = |status| ConditionSeen { status, since: days_ago(29), xids: Vec::new() };
+    let said = |status| ConditionSeen::new(status, days_ago(29));
     let conditions = [
         ("MemoryPressure", ConditionStatus::False),
         ("DiskPressure", ConditionStatus::False),
@@ -389,6 +393,7 @@ fn node_of(name: &NodeName, id: &InstanceId, objects: &PoolObjects, layout: &str
         taints: objects.taints.clone(),
         unschedulable: false,
         ready: true,
+        unready_since: None,
         allocatable,
         conditions: conditions.map(|(name, status)| (name.to_string(), said(status))).into(),
         created: days_ago(30),

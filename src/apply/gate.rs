@@ -3,14 +3,15 @@
 //!
 //! Everything is read for this one effect. A mismatch drops the branch; what to do instead is for the next plan to say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::retry;
 use super::turn::{Memory, Turn};
 use super::walk::Walk;
-use crate::effect::marks::{HANDS_OFF, POOL};
+use crate::effect::marks::{HANDS_OFF, MIG_STATE, POOL};
 use crate::effect::{
-    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LedgerChange, PoolLedger, Scope, Subject, Thing, Verdict,
+    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, LedgerChange, PoolLedger, Scope, Subject, Thing,
+    Verdict,
 };
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
 use crate::mistakes::{Mistake, is_on};
@@ -113,10 +114,25 @@ fn node_of(action: &ClusterAction) -> Option<&NodeName> {
     }
 }
 
+/// Whether a node carries this very order, and mig-manager could not carry it out: it acts only on a change of the label.
+fn has_failed(cluster: &ClusterSeen, node: &NodeName, laid_out: &LaidOut) -> bool {
+    let carries = |labels: &BTreeMap<String, String>| {
+        let failed = labels.get(MIG_STATE).is_some_and(|state| state == "failed");
+        failed && laid_out.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+    };
+    cluster.nodes.seen().get(node).is_some_and(|found| carries(&found.labels))
+}
+
 /// Whether what the action is about is there, is ours, and is not so already.
 fn stands(walk: &Walk<'_>, step: &Step, seen: &Observed) -> Result<Passed, Turn> {
     let (cloud, cluster) = (&seen.cloud, &seen.cluster);
     match &step.action {
+        Action::Cluster(ClusterAction::Cut { node, laid_out, flip: false })
+            if has_failed(cluster, node, laid_out) && !is_on(Mistake::LabelRewritten) =>
+        {
+            let why = format!("mig-manager failed on {node}, and hears this order only once it was taken back");
+            Err(Turn::End(EventKind::Skipped { fact: None, why }))
+        }
         Action::Cloud(CloudAction::Terminate { slot, instance }) => {
             let found = owned(walk, slot, instance, cloud)?;
             let going = matches!(found.state, InstanceState::Terminated | InstanceState::ShuttingDown);
@@ -240,6 +256,7 @@ fn only_notes(action: &Action) -> bool {
             | LedgerChange::Lent { .. }
             | LedgerChange::Closed { .. }
             | LedgerChange::Forgotten { .. }
+            | LedgerChange::Renamed { .. }
     )
 }
 

@@ -80,10 +80,11 @@ fn launches_since(pool: &PoolName, planned: &Ledger, now: &Ledger) -> Option<Str
     moved.next().map(|(index, _)| format!("{pool}/{index} is not as the plan saw it"))
 }
 
-/// Moves what is remembered of a pool to its new name: two parts, so two swaps.
+/// Moves what is remembered of a pool to its new name: three parts, so three swaps.
 ///
-/// 1. The new part becomes a copy. A crash here leaves both; the next plan renames again.
-/// 2. The old part keeps only its generations, if the new one knows all that it knew.
+/// 1. The head names it anew, first of all: nothing is done under a new name that is not frozen yet.
+/// 2. The new part becomes a copy. A crash here leaves both; the next plan renames again.
+/// 3. The old part keeps only its generations, if the new one knows all that it knew.
 pub(super) async fn rename(walk: &Walk<'_>, from: &PoolName, to: &PoolName) -> Result<bool, NotRecorded> {
     let cluster = walk.world.cluster;
     let (old, new) = (Part::Pool(from.clone()), Part::Pool(to.clone()));
@@ -92,20 +93,26 @@ pub(super) async fn rename(walk: &Walk<'_>, from: &PoolName, to: &PoolName) -> R
     if !moved.is_something() {
         return Ok(false);
     }
+    if let Some(index) = moved.unanswered() {
+        return Err(NotRecorded::Moved(format!("{from}/{index} has a request that nobody answered")));
+    }
     let (new_value, new_version) = cluster.ledger_part(&new).await.map_err(NotRecorded::Failed)?;
     let there = match new_value {
         PartValue::Pool(found) => found.unwrap_or_default(),
         PartValue::Head(_) => PoolLedger::default(),
     };
+    let is_copied = there.is_something() && there.knows(&moved);
+    if there.is_something() && !is_copied {
+        return Err(NotRecorded::Moved(format!("{to} has slots of its own: {from} cannot take its name")));
+    }
+    let change = LedgerChange::Renamed { from: from.clone(), to: to.clone() };
+    walk.record(std::slice::from_ref(&change), &|_, _| Guard::Go).await?;
     // Both as they are afterwards: generations stay under the old name, because a name that comes back must not repeat
     // a token.
     let mut both = Ledger::default();
-    both.pools.extend([(from.clone(), moved.clone()), (to.clone(), there.clone())]);
-    both.change(&LedgerChange::Renamed { from: from.clone(), to: to.clone() });
-    if !knows(&there, &moved) {
-        if there.is_something() {
-            return Err(NotRecorded::Moved(format!("{to} has slots of its own: {from} cannot take its name")));
-        }
+    both.pools.extend([(from.clone(), moved), (to.clone(), there)]);
+    both.change(&change);
+    if !is_copied {
         let copy = PartValue::Pool(both.pools.remove(to));
         cluster.swap_ledger(&new, &new_version, &copy).await.map_err(NotRecorded::Failed)?;
         walk.recorded(true);
@@ -114,12 +121,4 @@ pub(super) async fn rename(walk: &Walk<'_>, from: &PoolName, to: &PoolName) -> R
     cluster.swap_ledger(&old, &old_version, &left).await.map_err(NotRecorded::Failed)?;
     walk.recorded(true);
     Ok(true)
-}
-
-/// Whether every slot of the one is in the other, as far as it was or further.
-fn knows(new: &PoolLedger, old: &PoolLedger) -> bool {
-    let further = |(index, slot): (&u32, &Slot)| {
-        new.slots.get(index).is_some_and(|found| found == slot || found.generation > slot.generation)
-    };
-    old.slots.iter().all(further)
 }

@@ -125,7 +125,7 @@ impl Walk<'_> {
 
     /// A slot as the plan saw it.
     pub(super) fn planned(&self, slot: &SlotId) -> Slot {
-        self.input.ledger.slot(slot).cloned().unwrap_or_default()
+        self.input.ledger.slot(&self.input.as_named(slot)).cloned().unwrap_or_default()
     }
 }
 

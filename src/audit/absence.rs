@@ -14,8 +14,8 @@ const WHOLE: &str = "nothing is destroyed after a read that was not whole";
 const SHRUNK: &str = "nothing is destroyed after a snapshot that shrank implausibly";
 const FORGOTTEN: &str = "what is forgotten stays as it is";
 
-/// How long EC2 may take to list what it launched.
-const LISTED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+/// From when on a list without an instance that was launched is strange.
+const USUALLY_LISTED: SignedDuration = SignedDuration::from_mins(5);
 /// How long before a block's end EC2 begins to take its instances away, at the earliest.
 const KILLED_BEFORE: SignedDuration = SignedDuration::from_mins(60);
 
@@ -23,7 +23,7 @@ const KILLED_BEFORE: SignedDuration = SignedDuration::from_mins(60);
 pub fn read_whole(case: &Case<'_>, found: &mut Found) {
     let (cloud, cluster) = (&case.seen().cloud, &case.seen().cluster);
     let (instances, nodes, pods) = (cloud.instances.gap(), cluster.nodes.gap(), cluster.pods.gap());
-    let objects = cluster.objects.gap();
+    let objects = cluster.gap_of_any();
     for (_, step) in case.each() {
         let gaps: &[Option<&Gap>] = match &step.action {
             Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Reboot { .. }) => &[instances, nodes, pods],
@@ -70,7 +70,7 @@ pub fn shrunk(case: &Case<'_>) -> Option<String> {
     let nodes = case.seen().cluster.nodes.seen();
     let (mut known, mut missing, mut claimed, mut gone) = (0usize, 0usize, 0usize, 0usize);
     for slot in case.input.ledger.pools.values().flat_map(|pool| pool.slots.values()) {
-        let is_old = slot.launched.is_none_or(|at| case.input.now.duration_since(at) > LISTED_WITHIN);
+        let is_old = slot.launched.is_none_or(|at| case.input.now.duration_since(at) > USUALLY_LISTED);
         let is_ended = slot.leaving || slot.reservation.as_ref().is_some_and(|id| block_is_over(case, id));
         if let Some(id) = slot.instance.as_ref().filter(|_| is_old && !is_ended) {
             known += 1;

@@ -181,6 +181,7 @@ pub fn slots(case: &Case<'_>, found: &mut Found) {
             let slot = SlotId::new(name, index);
             let what = match case.part(&slot).is_some() {
                 true if !has_node(case, &slot) => "has no node",
+                true if is_silent(case, &slot) => "has a node that does not answer",
                 false if still_serves(case, &slot) => "is not wanted",
                 _ => continue,
             };
@@ -218,6 +219,14 @@ pub(super) fn has_node(case: &Case<'_>, slot: &SlotId) -> bool {
     instance || claimed || (remembered.intent.is_some() && case.seen().cloud.instances.gap().is_some())
 }
 
+/// Whether a machine of somebody else says nothing, which only a person can change, and no person has it in hand.
+fn is_silent(case: &Case<'_>, slot: &SlotId) -> bool {
+    let head = &case.input.ledger.head;
+    let claimed = case.ledger_slot(slot).and_then(|slot| slot.node.as_ref());
+    let claimed = claimed.filter(|node| !head.drains.contains_key(*node) && !head.quarantined.contains_key(*node));
+    claimed.and_then(|node| case.node(node)).is_some_and(|node| !node.ready)
+}
+
 fn still_serves(case: &Case<'_>, slot: &SlotId) -> bool {
     let Some(remembered) = case.ledger_slot(slot) else { return false };
     let serves = |id| case.instance(id).is_some_and(|seen| seen.state.serves());
@@ -250,7 +259,7 @@ fn speak_of_pool(case: &Case<'_>, held: &BTreeSet<&Thing>, pool: &PoolName) -> b
 
 /// Wanted objects that are not there, were last written in another way, or were moved by somebody; and retired ones.
 pub fn objects(case: &Case<'_>, found: &mut Found) {
-    let objects = &case.seen().cluster.objects;
+    let (cluster, objects) = (&case.seen().cluster, &case.seen().cluster.objects);
     let is_part = !case.input.only.is_empty() || case.input.only_node.is_some();
     if objects.gap().is_some() || is_part {
         return;
@@ -263,7 +272,8 @@ pub fn objects(case: &Case<'_>, found: &mut Found) {
             _ => false,
         };
     }
-    let differing = case.input.desired.objects.iter().filter(|wanted| differs(wanted, objects.seen().get(&wanted.key)));
+    let readable = case.input.desired.objects.iter().filter(|wanted| cluster.gap_of(wanted.key.kind).is_none());
+    let differing = readable.filter(|wanted| differs(wanted, objects.seen().get(&wanted.key)));
     let retired = case
         .input
         .desired

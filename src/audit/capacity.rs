@@ -61,14 +61,28 @@ pub fn reservations_hold_it(case: &Case<'_>, found: &mut Found) {
         let Some(seen) = case.reservation(id) else { continue };
         let available = seen.available.saturating_sub(of(&in_flight, id));
         let room = available + of(&freed, id) + of(&grown, id);
+        // One that is to hold fewer is filled no further than that.
+        let stay = (seen.total + of(&in_flight, id)).saturating_sub(seen.available + of(&freed, id));
+        let written = written(case, id).filter(|nodes| *nodes < seen.total);
         if sum.all > room {
             found.plan(HOLDS, format!("{} launches into {id}, which will have {room} places free", sum.all));
+        } else if let Some(nodes) = written.filter(|nodes| stay + sum.all > *nodes) {
+            let what = format!("{} launches into {id}, where {stay} stay and which is to hold {nodes}", sum.all);
+            found.plan(HOLDS, what);
         } else if sum.at_once > available {
             let what = format!("{} launches into {id} do not wait for a place, and it has {available}", sum.at_once);
             found.plan(HOLDS, what);
         }
     }
     by_the_hour(case, found);
+}
+
+/// How many nodes its document gives a reservation that is ours to change.
+fn written(case: &Case<'_>, id: &ReservationId) -> Option<u32> {
+    let ours = case.standing().reservations.iter().filter(|(_, spec)| {
+        spec.manage == Manage::Full && matches!(spec.terms, TermsSpec::OnDemand { cancel: false, .. })
+    });
+    ours.filter(|(name, _)| case.reservation_id(name).as_ref() == Some(id)).map(|(_, spec)| spec.nodes).next()
 }
 
 #[derive(Default)]

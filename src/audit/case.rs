@@ -11,7 +11,8 @@ use crate::effect::seats::Seats;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Subject};
 use crate::fleet::standing::{PoolSpec, Standing, TermsSpec};
 use crate::fleet::target::{Part, Purpose};
-use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, StepId};
+use crate::fleet::tide::Phase;
+use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, StepId, TideName};
 use crate::observed::{InstanceSeen, NodeSeen, Observed, ReservationSeen, ReservationTag};
 use crate::plan::{Plan, PlanInput, Reason, Step};
 
@@ -35,8 +36,6 @@ pub struct Case<'a> {
     slot_of_instance: BTreeMap<&'a InstanceId, SlotId>,
     slot_of_claimed: BTreeMap<&'a NodeName, SlotId>,
     node_of: BTreeMap<&'a InstanceId, &'a NodeName>,
-    /// Old names of pools that the documents renamed, by the new one.
-    renamed: BTreeMap<&'a PoolName, &'a PoolName>,
     /// Which slots are wanted.
     seats: BTreeMap<&'a PoolName, Seats>,
 }
@@ -45,11 +44,6 @@ impl<'a> Case<'a> {
     pub fn new(input: &'a PlanInput, plan: &'a Plan, dag: Dag) -> Self {
         let steps = plan.steps.as_slice();
         let nodes = input.observed.cluster.nodes.seen();
-        let renamed = input.target.pools.iter().filter_map(|(name, pool)| {
-            let old = pool.renamed_from.as_ref()?;
-            let moves = input.ledger.pools.contains_key(old) && !input.ledger.pools.contains_key(name);
-            (moves && !input.target.pools.contains_key(old)).then_some((name, old))
-        });
         let mut case = Self {
             input,
             plan,
@@ -64,7 +58,6 @@ impl<'a> Case<'a> {
             slot_of_instance: BTreeMap::new(),
             slot_of_claimed: BTreeMap::new(),
             node_of: nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, name))).collect(),
-            renamed: renamed.collect(),
             seats: BTreeMap::new(),
         };
         case.index_ledger();
@@ -82,9 +75,7 @@ impl<'a> Case<'a> {
     }
 
     fn index_ledger(&mut self) {
-        let now_called: BTreeMap<&PoolName, &PoolName> = self.renamed.iter().map(|(new, old)| (*old, *new)).collect();
         for (name, pool) in &self.input.ledger.pools {
-            let name = now_called.get(name).copied().unwrap_or(name);
             for (index, slot) in &pool.slots {
                 if let Some(instance) = &slot.instance {
                     self.slot_of_instance.insert(instance, SlotId::new(name, *index));
@@ -103,7 +94,7 @@ impl<'a> Case<'a> {
                 index.entry(subject).or_default().push(at);
             }
             if let Some(slot) = slot(&step.action) {
-                self.on_slot.entry(slot.clone()).or_default().push(at);
+                self.on_slot.entry(self.input.as_named(slot)).or_default().push(at);
             }
             if matches!(step.action, Action::Await(Fact::After(_))) {
                 self.waits_for_time.push(at);
@@ -153,6 +144,11 @@ impl<'a> Case<'a> {
     /// The steps that act on something.
     pub fn on(&self, subject: &Subject) -> &[usize] {
         self.on.get(subject).map_or(&[], Vec::as_slice)
+    }
+
+    /// The steps that wait for something about it.
+    pub fn waits(&self, subject: &Subject) -> &[usize] {
+        self.waits.get(subject).map_or(&[], Vec::as_slice)
     }
 
     /// The steps that launch, terminate, reboot or remember something for a slot.
@@ -214,18 +210,14 @@ impl<'a> Case<'a> {
         launched().or_else(|| self.slot_of_claimed.get(name))
     }
 
-    /// What is remembered of a pool, also under the name that it had.
+    /// What is remembered of a pool.
     pub fn pool_ledger(&self, name: &PoolName) -> Option<&'a PoolLedger> {
-        let pools = &self.input.ledger.pools;
-        pools.get(name).or_else(|| pools.get(*self.renamed.get(name)?))
+        self.input.ledger.pools.get(name)
     }
 
+    /// What is remembered of a slot, also by the name that its pool had.
     pub fn ledger_slot(&self, slot: &SlotId) -> Option<&'a Slot> {
-        self.pool_ledger(&slot.pool)?.slots.get(&slot.index)
-    }
-
-    pub fn is_renamed(&self, pool: &PoolName) -> bool {
-        self.renamed.contains_key(pool)
+        self.input.ledger.slot(&self.input.as_named(slot))
     }
 
     pub fn pool(&self, name: &PoolName) -> Option<&'a PoolSpec> {
@@ -296,12 +288,36 @@ impl<'a> Case<'a> {
                 let id = self.reservation_id(reservation)?;
                 (instance()?.reservation.as_ref() == Some(&id)).then(|| self.taken_away_at(reservation)).flatten()
             }
-            Reason::Returning { tide, .. } => match &self.part(self.slot_of_node(node)?)?.purpose {
-                Purpose::Returning { tide: by, hard_at, .. } if by == tide => Some(*hard_at),
-                _ => None,
-            },
+            Reason::Returning { tide, .. } => {
+                let slot = self.slot_of_node(node)?;
+                match &self.part(slot)?.purpose {
+                    Purpose::Returning { tide: by, hard_at, .. } if by == tide => Some(*hard_at),
+                    _ => self.asked_back_hard(tide, &slot.pool),
+                }
+            }
             _ => None,
         }
+    }
+
+    /// When nobody is asked any more about what a tide takes back of a pool beside the nodes that it wants back: quota
+    /// that is in no node in particular, and what an edit took out of the tide. The latest, where there are several.
+    fn asked_back_hard(&self, tide: &TideName, pool: &PoolName) -> Option<Timestamp> {
+        let parts = self.input.target.pools.get(pool).into_iter().flat_map(|pool| &pool.parts);
+        let wanted = parts.filter_map(|part| match &part.purpose {
+            Purpose::Returning { tide: by, hard_at, .. } if by == tide => Some(*hard_at),
+            _ => None,
+        });
+        let spec = self.standing().tides.get(tide)?;
+        // An edit asks back as a recall does: a lead before it is due, and never later than the tide itself.
+        let lead = |at: Timestamp| at.checked_add(spec.lead.signed()).ok();
+        let turns = match self.input.target.tides.get(tide)? {
+            Phase::High => None,
+            Phase::Low { reclaim_at } => lead(*reclaim_at),
+            Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => Some(*due),
+        };
+        let ended = spec.loans.iter().filter(|loan| loan.pool == *pool).filter_map(|loan| loan.ended);
+        let ended = ended.filter_map(|at| lead(at)?.min(turns?).checked_sub(spec.hard_at.signed()).ok());
+        wanted.chain(ended).max()
     }
 
     /// Whether a declared deadline of the node has passed when the step begins.

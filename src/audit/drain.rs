@@ -1,5 +1,7 @@
 //! What is destroyed, booted or cut is empty when it happens, and nothing can come.
 
+use jiff::SignedDuration;
+
 use super::Found;
 use super::case::Case;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, Subject};
@@ -7,10 +9,14 @@ use crate::ids::NodeName;
 use crate::observed::{InstanceState, PodSeen};
 use crate::plan::Step;
 
+/// A kubelet that starts again, or a control plane that was away, is back within this; and pods were told to leave by
+/// Kubernetes itself after half of it.
+const SILENT_FOR: SignedDuration = SignedDuration::from_mins(10);
+
 const LAW: &str = "a node is drained before it is terminated, booted or cut";
 
 /// Before each Terminate, Reboot and Cut: our cordon, a re-list that found the node empty, and somebody who sent the
-/// pods away. A declared deadline that has passed stands for the last two.
+/// pods away. Of a silent machine that is ended it is enough that nobody is left who has time to end. A declared deadline that has passed stands for the last two.
 pub fn empty_before_it_goes(case: &Case<'_>, found: &mut Found) {
     for (at, step) in case.each() {
         let node = match &step.action {
@@ -52,10 +58,16 @@ fn judge(case: &Case<'_>, at: usize, step: &Step, node: &NodeName, found: &mut F
             found.step(LAW, &step.id, format!("{id} lifts the cordon of {node}, and does not come after it"));
         }
     }
-    if case.deadline_passed(at, node) || only_dead_pods(case, node) {
+    if case.deadline_passed(at, node) {
         return;
     }
-    if !case.assured(at, &subject, |fact| matches!(fact, Fact::Empty(empty) if empty == node)) {
+    let may_be_given_up = matches!(step.action, Action::Cloud(CloudAction::Terminate { .. })) && is_silent(case, node);
+    let looks = |fact: &Fact| match fact {
+        Fact::Empty(empty) => empty == node,
+        Fact::GivenUp(silent) => silent == node && may_be_given_up,
+        _ => false,
+    };
+    if !case.assured(at, &subject, looks) {
         found.step(LAW, &step.id, format!("nobody looks whether {node} is empty"));
     }
     let stays = |pod: &&PodSeen| !case.pods.is_leaving(pod) && case.dag.before(at, case.pods.senders(pod)).is_empty();
@@ -69,11 +81,9 @@ fn lifted(case: &Case<'_>, subject: &Subject) -> Vec<usize> {
     case.on(subject).iter().copied().filter(is).collect()
 }
 
-/// The kubelet does not answer, and every pod was told to end and has had its time: nobody will ever see them gone.
-fn only_dead_pods(case: &Case<'_>, node: &NodeName) -> bool {
-    let over = |pod: &PodSeen| {
-        let secs = |since| case.now().duration_since(since).as_secs();
-        pod.terminating.is_some_and(|since| secs(since) >= i64::from(pod.grace_secs))
-    };
-    case.node(node).is_some_and(|seen| !seen.ready) && case.pods.on(node).all(over)
+/// Nobody there has answered for so long that pods which were told to end, and had their time, will not be seen gone.
+/// They go with a machine that is ended; one that is only booted or cut keeps what is on it.
+fn is_silent(case: &Case<'_>, node: &NodeName) -> bool {
+    let since = case.node(node).filter(|seen| !seen.ready).map(|seen| seen.unready_since.unwrap_or(seen.created));
+    since.is_some_and(|since| case.now().duration_since(since) >= SILENT_FOR)
 }

@@ -2,13 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::Found;
 use super::case::Case;
-use crate::effect::{Action, CloudAction, ClusterAction, LaidOut};
+use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
+use crate::effect::{Action, CloudAction, ClusterAction, LaidOut, Subject};
 use crate::fleet::standing::{CutSpec, LayoutSpec, PoolSpec};
 use crate::ids::{LayoutName, MigProfile, NodeName, PoolName};
+use crate::observed::{ObjectKey, ObjectKind};
 
 const LEGAL: &str = "a node is cut only as its pool may be";
+const LISTED: &str = "a node is cut by an entry that is in its file";
+const NAMED: &str = "an entry that a node names stays in its file";
 const READY: &str = "slices that must stay up do";
 
 const GPU: &str = "nvidia.com/gpu";
@@ -31,6 +37,75 @@ pub fn legal(case: &Case<'_>, found: &mut Found) {
             found.step(LEGAL, &step.id, format!("{node} cannot hold what the layout {} promises", named[0]));
         }
     }
+}
+
+/// mig-manager and the device plugin look the label's value up in a file. A value that is not in it fails on every node,
+/// and a ladder that boots and replaces them helps none. So the file that was seen has it, or a step before the cut
+/// writes it.
+pub fn listed(case: &Case<'_>, found: &mut Found) {
+    for (at, step) in case.each() {
+        let Action::Cluster(ClusterAction::Cut { node, laid_out, .. }) = &step.action else { continue };
+        for (label, entry) in &laid_out.labels {
+            let Some(file) = file(label) else { continue };
+            let there = case.seen().cluster.objects.seen().get(&file);
+            if there.is_some_and(|there| lists(&there.body, entry)) {
+                continue;
+            }
+            let writes = written(case, &file).into_iter().filter(|(_, body)| lists(body, entry));
+            let writes: Vec<usize> = writes.map(|(at, _)| at).collect();
+            if case.dag.before(at, &writes).is_empty() {
+                found.step(LISTED, &step.id, format!("{node} is told {entry}, which is not in {}", file.words()));
+            }
+        }
+    }
+}
+
+/// Whoever starts again on a node reads the label that it carries. What is there and is named is not taken away, on the
+/// word of a whole read of the nodes or of none.
+pub fn named_entries_stay(case: &Case<'_>, found: &mut Found) {
+    for label in [MIG_CONFIG, PLUGIN_CONFIG] {
+        let Some(file) = file(label) else { continue };
+        let Some(there) = case.seen().cluster.objects.seen().get(&file) else { continue };
+        for (at, body) in written(case, &file) {
+            for (name, node) in case.seen().cluster.nodes.seen() {
+                let Some(entry) = node.labels.get(label) else { continue };
+                if lists(&there.body, entry) && !lists(body, entry) {
+                    let what = format!("{name} names {entry}, which {} would lose", file.words());
+                    found.step(NAMED, &case.steps[at].id, what);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The file that a label's value is looked up in.
+fn file(label: &str) -> Option<ObjectKey> {
+    let name = match label {
+        MIG_CONFIG => "tidewright-mig-parted",
+        PLUGIN_CONFIG => "tidewright-device-plugin",
+        _ => return None,
+    };
+    Some(ObjectKey::namespaced(ObjectKind::ConfigMap, "gpu-operator", name))
+}
+
+/// The steps that write an object, with what they write.
+fn written<'a>(case: &Case<'a>, key: &ObjectKey) -> Vec<(usize, &'a Value)> {
+    let steps = case.on(&Subject::Object(key.clone())).iter().filter_map(|at| match &case.steps[*at].action {
+        Action::Cluster(ClusterAction::Apply(object)) => Some((*at, &object.body)),
+        _ => None,
+    });
+    steps.collect()
+}
+
+/// Whether a file lists an entry: the device plugin has one file for each, mig-parted one for all.
+fn lists(body: &Value, entry: &str) -> bool {
+    let files = body["data"].as_object().into_iter().flatten();
+    files.into_iter().any(|(name, text)| {
+        let text = text.as_str().unwrap_or_default();
+        let cuts = || serde_json::from_str(text).is_ok_and(|file: Value| file["mig-configs"].get(entry).is_some());
+        name == entry || cuts()
+    })
 }
 
 fn fits(case: &Case<'_>, pool: &PoolSpec, layout: &LayoutName, promise: &LaidOut) -> bool {

@@ -3,16 +3,15 @@
 
 use super::Found;
 use super::case::Case;
-use super::slots::{BELIEVED, is_gone};
+use super::slots::{BELIEVED, LISTED_WITHIN, is_gone};
 use crate::effect::marks::is_starting;
-use crate::effect::{Action, LedgerChange};
+use crate::effect::{Action, LedgerChange, Lent};
+use crate::fleet::standing::LoanSpec;
 use crate::ids::{InstanceId, NodeName, SlotId, TideName};
 use crate::observed::NodeSeen;
 use crate::plan::Step;
 
 const LAW: &str = "the ledger is told only what is true";
-/// Whatever a request made is listed within this.
-const SHOWS_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
 
 pub fn records_are_true(case: &Case<'_>, found: &mut Found) {
     for (at, step) in case.each() {
@@ -32,8 +31,15 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             require(guarded, || format!("{tide} has no guard: only a person turns it"))
         }
         LedgerChange::Lent { tide, lent: Some(lent) } => {
-            let has_document = case.standing().tides.contains_key(tide) && !case.input.gone.contains(tide);
-            require(lent.gone.is_none() || !has_document, || format!("the document of {tide} is there"))
+            let is_turned = case.input.gone.contains(tide) || case.input.cut_short.contains(tide);
+            let has_document = case.standing().tides.contains_key(tide) && !is_turned;
+            require(lent.gone.is_none() || !has_document, || {
+                format!("the document of {tide} is there, and it is low")
+            })?;
+            match forgotten(case, tide, lent) {
+                Some(node) => Err(format!("{node} is still cut as {tide} lent it, and that would be forgotten")),
+                None => Ok(()),
+            }
         }
         LedgerChange::Lent { tide, lent: None } => match lent_still(case, tide) {
             Some(node) => Err(format!("{node} is still cut as {tide} lent it")),
@@ -58,13 +64,17 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             require(!is_wanted, || format!("the documents still name pool {pool}"))?;
             let slots = case.input.ledger.pools.get(pool).into_iter().flat_map(|pool| pool.slots.values());
             // After a while a request is answered by what is listed, and by what is not.
-            let young = |at| case.now().duration_since(at) < SHOWS_WITHIN;
+            let young = |at| case.now().duration_since(at) < LISTED_WITHIN;
             let open = slots.filter(|slot| slot.intent.as_ref().is_some_and(|intent| young(intent.at))).count();
             require(open == 0, || format!("{open} requests of pool {pool} are not answered"))
         }
         LedgerChange::Renamed { from, to } => {
             let renamed = case.input.target.pools.get(to).and_then(|pool| pool.renamed_from.as_ref());
-            require(renamed == Some(from), || format!("no document says that {to} was {from}"))
+            require(renamed == Some(from), || format!("no document says that {to} was {from}"))?;
+            let is_kept = case.input.renamed.get(to) == Some(from);
+            require(is_kept, || format!("nothing is kept of {from} that {to} could take"))?;
+            let open = case.pool_ledger(to).and_then(|pool| pool.slots.iter().find(|(_, slot)| slot.intent.is_some()));
+            require(open.is_none(), || format!("a request of {from} is not answered, and names it"))
         }
         LedgerChange::Reserved { id, .. } | LedgerChange::Purchased { id, .. } => {
             require(case.reservation(id).is_some(), || format!("{id} was not seen"))
@@ -112,21 +122,38 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
 /// A node that carries the labels of a loan's cut, where that is another than its pool's.
 fn lent_still<'a>(case: &Case<'a>, tide: &TideName) -> Option<&'a NodeName> {
     let loans = &case.standing().tides.get(tide)?.loans;
-    let mut recut = loans
-        .iter()
-        .filter(|loan| case.standing().pools.get(&loan.pool).is_some_and(|pool| pool.layout != loan.layout));
-    recut.find_map(|loan| {
-        let labels = &case.input.desired.pools.get(&loan.pool)?.layouts.get(&loan.layout)?.labels;
-        let is_cut = |node: &NodeSeen| labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-        let nodes = case.seen().cluster.nodes.seen().iter();
-        let mut lent = nodes.filter(|(_, node)| {
-            // One that was only claimed may show this without ever having been cut.
-            let slot = node.instance.as_ref().and_then(|id| case.slot_of_instance(id));
-            let is_its = slot.is_some_and(|slot| slot.pool == loan.pool);
-            is_its && !labels.is_empty() && !is_starting(node) && is_cut(node)
-        });
-        lent.next().map(|(name, _)| name)
+    loans.iter().find_map(|loan| cut_for(case, loan).next())
+}
+
+/// A node of a loan of which less would be remembered than is, while more are cut for it than should be.
+fn forgotten<'a>(case: &Case<'a>, tide: &TideName, lent: &Lent) -> Option<&'a NodeName> {
+    let known = &case.input.ledger.head.lent.get(tide)?.spec.loans;
+    let nodes = |loans: &[LoanSpec], loan: &LoanSpec| {
+        let same = loans.iter().filter(|one| (&one.pool, &one.from, &one.to) == (&loan.pool, &loan.from, &loan.to));
+        same.filter(|one| one.layout == loan.layout).map(|one| one.nodes).sum::<u32>()
+    };
+    known.iter().filter(|loan| nodes(&lent.spec.loans, loan) < nodes(known, loan)).find_map(|loan| {
+        let parts = case.input.target.pools.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
+        let wanted: u32 = parts.filter(|part| part.layout == loan.layout).map(|part| part.nodes).sum();
+        cut_for(case, loan).nth(usize::try_from(wanted).unwrap_or(usize::MAX))
     })
+}
+
+/// The nodes that carry the labels of a loan's cut, where that is another than its pool's.
+fn cut_for<'a, 'c>(case: &'c Case<'a>, loan: &'c LoanSpec) -> impl Iterator<Item = &'a NodeName> + use<'a, 'c> {
+    let recut = case.pool(&loan.pool).is_some_and(|pool| pool.layout != loan.layout);
+    let layouts = case.input.desired.pools.get(&loan.pool).map(|pool| &pool.layouts).filter(|_| recut);
+    let labels = layouts.and_then(|layouts| layouts.get(&loan.layout)).map(|layout| &layout.labels);
+    let labels = labels.filter(|labels| !labels.is_empty());
+    let is_cut = move |node: &NodeSeen| {
+        labels.is_some_and(|labels| labels.iter().all(|(key, value)| node.labels.get(key) == Some(value)))
+    };
+    let nodes = case.seen().cluster.nodes.seen().iter().filter(move |(_, node)| {
+        // One that was only claimed may show this without ever having been cut.
+        let slot = node.instance.as_ref().and_then(|id| case.slot_of_instance(id));
+        slot.is_some_and(|slot| slot.pool == loan.pool) && !is_starting(node) && is_cut(node)
+    });
+    nodes.map(|(name, _)| name)
 }
 
 fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {

@@ -9,6 +9,7 @@
 
 mod absence;
 mod accounts;
+mod admission;
 mod budgets;
 mod capacity;
 mod case;
@@ -18,7 +19,9 @@ mod evict;
 mod layouts;
 mod memory;
 mod money;
+mod moves;
 mod objects;
+mod others;
 mod owners;
 mod pods;
 mod quotas;
@@ -94,7 +97,9 @@ const LAWS: &[Law] = &[
     evict::resume_only_ours,
     slots::one_slot_one_instance,
     slots::request_is_exact,
+    slots::renamed_first,
     slots::one_node_a_slot,
+    admission::admitted,
     capacity::reservations_hold_it,
     capacity::reservations_are_ours,
     owners::instances_are_ours,
@@ -112,12 +117,20 @@ const LAWS: &[Law] = &[
     budgets::health_limit,
     updates::unavailable,
     updates::idle_and_windows,
+    updates::gangs_move_once,
     layouts::keep_ready,
     layouts::legal,
+    layouts::listed,
+    layouts::named_entries_stay,
+    others::cuts_are_carried_out,
+    others::needs_are_told,
     money::hourly,
     money::purchases,
     quotas::within_capacity,
     quotas::tier_order,
+    quotas::classes_agree,
+    moves::nothing_is_given_twice,
+    moves::stages_are_told,
     accounts::effects,
     accounts::consent,
     accounts::urgency,

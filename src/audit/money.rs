@@ -11,7 +11,7 @@ use crate::effect::{Action, CloudAction, Fact, LaunchRequest, Outcome, PurchaseR
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::{Approval, Manage};
 use crate::fleet::standing::{BlockSpec, PoolSpec, ReservationSpec, TermsSpec};
-use crate::ids::{InstanceId, ReservationName};
+use crate::ids::{InstanceId, OfferingId, ReservationName};
 use crate::observed::{InstanceState, Market, OfferingSeen, ReservationState};
 
 const HOURLY: &str = "on-demand and spot nodes keep the hourly limit";
@@ -106,11 +106,15 @@ fn replaces_a_dead_node(case: &Case<'_>, request: &LaunchRequest) -> bool {
 /// The offer, the fee, the approval and the ledger all say the same; nothing that may have been bought is bought again.
 pub fn purchases(case: &Case<'_>, found: &mut Found) {
     let mut bought: BTreeSet<&ReservationName> = BTreeSet::new();
+    let mut offers: BTreeSet<&OfferingId> = BTreeSet::new();
     for (_, step) in case.each() {
         let Action::Cloud(CloudAction::Purchase(request)) = &step.action else { continue };
         let name = &request.reservation;
         if !bought.insert(name) {
             found.step(PURCHASE, &step.id, format!("{name} is bought twice"));
+        }
+        if !offers.insert(&request.offering) {
+            found.step(PURCHASE, &step.id, format!("{} is sold once, and another step buys it too", request.offering));
         }
         let spec = case.standing().reservations.get(name);
         let block = spec.and_then(|spec| match &spec.terms {
@@ -204,8 +208,20 @@ fn offered(case: &Case<'_>, request: &PurchaseRequest, spec: &ReservationSpec) -
         },
         Some(Approval::Mandate(_))
     );
-    let cheaper = offers.iter().filter(fits).any(|other| other.fee < offer.fee);
+    let free = |other: &&OfferingSeen| !is_sold(case, request, &other.id);
+    let cheaper = offers.iter().filter(fits).filter(free).any(|other| other.fee < offer.fee);
     if by_mandate && cheaper { Err("another offer that fits is cheaper".into()) } else { Ok(()) }
+}
+
+/// Whether another reservation has an offer, or this plan buys it for one.
+fn is_sold(case: &Case<'_>, request: &PurchaseRequest, offer: &OfferingId) -> bool {
+    let known = case.input.ledger.head.purchases.iter().filter(|one| !matches!(one.outcome, Outcome::Refused(_)));
+    let planned = case.each().filter_map(|(_, step)| match &step.action {
+        Action::Cloud(CloudAction::Purchase(other)) => Some(other),
+        _ => None,
+    });
+    let mut orders = known.map(|one| &one.intent.request).chain(planned);
+    orders.any(|other| other.offering == *offer && other.reservation != request.reservation)
 }
 
 /// Offers are dated in UTC.

@@ -7,9 +7,10 @@ use super::Found;
 use super::case::Case;
 use crate::effect::{Action, ClusterAction, Object};
 use crate::observed::{ObjectKey, ObjectKind};
+use crate::plan::Consent;
 
 const OURS: &str = "only objects that are ours, or that a document names, are written";
-const RETIRED: &str = "only what a document retires is deleted";
+const RETIRED: &str = "only what a document retires is deleted, or is made again at once";
 
 /// An Apply writes what is wanted, once. What is there without our mark is taken over only if a document names it.
 pub fn objects_are_ours(case: &Case<'_>, found: &mut Found) {
@@ -62,11 +63,18 @@ fn is_named(case: &Case<'_>, key: &ObjectKey) -> bool {
     }
 }
 
-/// And only if it is ours, and is not wanted at the same time.
+/// And only if it is ours, and is not wanted at the same time; or if the server lets nobody change it, whoever asked for
+/// that was asked, and the next thing is to write it.
 pub fn only_retired_is_deleted(case: &Case<'_>, found: &mut Found) {
     let retired: BTreeSet<&ObjectKey> = case.input.desired.retired.iter().collect();
-    for (_, step) in case.each() {
+    for (at, step) in case.each() {
         let Action::Cluster(ClusterAction::Delete(key)) = &step.action else { continue };
+        if is_replaced(case, at, key) {
+            if step.consent != Consent::Asked {
+                found.step(RETIRED, &step.id, format!("{key} is replaced, and nobody is asked"));
+            }
+            continue;
+        }
         if !retired.contains(key) {
             found.step(RETIRED, &step.id, format!("no document retires {key}"));
         }
@@ -78,4 +86,24 @@ pub fn only_retired_is_deleted(case: &Case<'_>, found: &mut Found) {
             found.step(RETIRED, &step.id, format!("{key} is wanted"));
         }
     }
+}
+
+/// Whether a delete is half of a change that the server refuses: ours, of a kind that may be gone for a moment, and
+/// followed by nothing but its own write.
+fn is_replaced(case: &Case<'_>, delete: usize, key: &ObjectKey) -> bool {
+    let Some(there) = case.seen().cluster.objects.seen().get(key).filter(|there| there.written.is_some()) else {
+        return false;
+    };
+    let written = case.each().find_map(|(at, step)| match &step.action {
+        Action::Cluster(ClusterAction::Apply(object)) if object.key == *key => Some((at, &object.body)),
+        _ => None,
+    });
+    written.is_some_and(|(at, body)| {
+        let fixed = match key.kind {
+            ObjectKind::PriorityClass => there.body["value"] != body["value"],
+            ObjectKind::LocalQueue => there.body["spec"]["clusterQueue"] != body["spec"]["clusterQueue"],
+            _ => false,
+        };
+        fixed && case.steps[at].after.contains(&case.steps[delete].id)
+    })
 }

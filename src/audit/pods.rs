@@ -11,6 +11,8 @@ use crate::plan::{PlanInput, Step};
 pub struct Pods<'a> {
     /// The pods that a step evicts, or that go with the workload that it suspends.
     sent_by: BTreeMap<usize, Vec<&'a PodSeen>>,
+    /// The pods of the workload that a step asks to save its work, or lets queue again.
+    spoken_to: BTreeMap<usize, Vec<&'a PodSeen>>,
     /// The steps that send a pod away.
     senders: BTreeMap<&'a Uid, Vec<usize>>,
     /// The pods on each node that a step destroys, cuts, boots or lists again.
@@ -27,6 +29,7 @@ impl<'a> Pods<'a> {
         let mut pods = Self { workloads: Some(input.observed.cluster.workloads.seen()), ..Self::default() };
         let mut evicted: BTreeMap<&Uid, Vec<(usize, &NamespacedName)>> = BTreeMap::new();
         let mut suspended: BTreeMap<&WorkloadUid, Vec<usize>> = BTreeMap::new();
+        let mut spoken_to: BTreeMap<&WorkloadUid, Vec<usize>> = BTreeMap::new();
         for (at, step) in steps.iter().enumerate() {
             match &step.action {
                 Action::Cluster(ClusterAction::Evict { pods, .. }) => {
@@ -35,11 +38,14 @@ impl<'a> Pods<'a> {
                 Action::Cluster(ClusterAction::Suspend { workload, .. }) => {
                     suspended.entry(workload).or_default().push(at);
                 }
+                Action::Cluster(ClusterAction::Ask { workload, .. } | ClusterAction::Resume { workload }) => {
+                    spoken_to.entry(workload).or_default().push(at);
+                }
                 _ => {}
             }
         }
         let nodes = emptied(input, steps);
-        if evicted.is_empty() && suspended.is_empty() && nodes.is_empty() {
+        if evicted.is_empty() && suspended.is_empty() && spoken_to.is_empty() && nodes.is_empty() {
             return pods;
         }
         let mut hit: BTreeSet<&GangName> = BTreeSet::new();
@@ -48,6 +54,9 @@ impl<'a> Pods<'a> {
                 && let Some(node) = nodes.get(node)
             {
                 pods.on.entry(node).or_default().push(pod);
+            }
+            for at in pod.workload.as_ref().and_then(|uid| spoken_to.get(uid)).into_iter().flatten() {
+                pods.spoken_to.entry(*at).or_default().push(pod);
             }
             let with_workload = pod.workload.as_ref().and_then(|uid| suspended.get(uid)).into_iter().flatten().copied();
             let by_uid = evicted.get_mut(&pod.uid).into_iter().flat_map(|list| {
@@ -76,6 +85,11 @@ impl<'a> Pods<'a> {
     /// The pods that a step sends away.
     pub fn sent_by(&self, at: usize) -> &[&'a PodSeen] {
         self.sent_by.get(&at).map_or(&[], Vec::as_slice)
+    }
+
+    /// The pods of the workload that a step asks to save its work, or lets queue again.
+    pub fn spoken_to_by(&self, at: usize) -> &[&'a PodSeen] {
+        self.spoken_to.get(&at).map_or(&[], Vec::as_slice)
     }
 
     /// The steps that send a pod away.

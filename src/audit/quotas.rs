@@ -15,6 +15,7 @@ use crate::observed::{ObjectKey, ObjectKind};
 
 const CAPACITY: &str = "quotas are within what the nodes hold";
 const TIERS: &str = "tiers keep the order of their ranks";
+const AGREE: &str = "the two classes of a tier say the same";
 
 /// What a queue gives of a flavor, what it may borrow, and what it may lend.
 const AMOUNTS: [&str; 3] = ["nominalQuota", "borrowingLimit", "lendingLimit"];
@@ -218,6 +219,25 @@ pub fn tier_order(case: &Case<'_>, found: &mut Found) {
             if low.rank < high.rank && (low.step.is_some() || high.step.is_some()) {
                 judge_pair(case, low, high, found);
             }
+        }
+    }
+}
+
+/// Pods stand in the order of the one class of a tier, workloads in that of the other: what is written of one is what
+/// the other says too, before it or by a step that comes first.
+pub fn classes_agree(case: &Case<'_>, found: &mut Found) {
+    for name in case.standing().tiers.keys() {
+        let (pods, workloads) = (ObjectKind::PriorityClass, ObjectKind::WorkloadPriorityClass);
+        let (pods, workloads) = (class(case, pods, name), class(case, workloads, name));
+        let Some((at, _)) = workloads.step.or(pods.step) else { continue };
+        let after = |class: &Class<'_>| class.step.map(|(_, value)| value).or(class.now);
+        let (of_pods, of_workloads) = (after(&pods), after(&workloads));
+        let early = matches!((pods.step, workloads.step), (Some((one, _)), Some((other, _))) if !case.dag.is_before(one, other));
+        if of_pods.is_some() && of_workloads.is_some() && (of_pods != of_workloads || early) {
+            let words = |value: Option<i64>| value.unwrap_or_default();
+            let what =
+                format!("pods of {name} would have {}, and its workloads {}", words(of_pods), words(of_workloads));
+            found.step(AGREE, &case.steps[at].id, what);
         }
     }
 }

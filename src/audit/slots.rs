@@ -3,23 +3,28 @@
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::Found;
 use super::case::Case;
-use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, Subject, token};
+use crate::effect::marks::{GPU_COUNT, MIG_CONFIG};
+use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, Slot, Subject, token};
 use crate::fleet::pool::Source;
 use crate::ids::{InstanceId, NodeName, SlotId};
-use crate::observed::{InstanceSeen, InstanceState, Market};
+use crate::observed::{InstanceSeen, InstanceState, Market, NodeSeen};
 use crate::plan::Step;
 
 const ONE: &str = "one slot, one live instance";
 const EXACT: &str = "a launch leaves no choice and names what it is for";
+const RENAMED: &str = "a pool is renamed before anything is done under its new name";
 const CLAIMS: &str = "one slot, one claimed node";
 
 /// How long an instance must be missing from whole reads before it is believed to be gone: two reads that far apart
 /// are what EC2's eventual consistency needs.
 pub const BELIEVED: SignedDuration = SignedDuration::from_mins(2);
+
+/// How long EC2 may take to list what it launched, at the worst that is planned for.
+pub const LISTED_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 
 /// Every launch of the plan.
 pub fn launches<'c, 'a>(
@@ -97,17 +102,23 @@ pub fn is_gone(case: &Case<'_>, at: usize, slot: &SlotId, id: &InstanceId) -> bo
             let gone = |fact: &Fact| matches!(fact, Fact::Gone(gone) if gone == id);
             case.assured(at, &Subject::Instance(id.clone()), gone)
         }
-        None => case.ledger_slot(slot).is_some_and(|slot| is_believed_lost(case, slot.missing_since, id)),
+        None => {
+            let asked = |fact: &Fact| matches!(fact, Fact::Unlisted(asked) if asked == id);
+            case.ledger_slot(slot).is_some_and(|slot| is_believed_lost(case, slot, id))
+                && case.assured(at, &Subject::Instance(id.clone()), asked)
+        }
     }
 }
 
-/// Missing from whole reads for minutes, and its node is not ready.
-pub fn is_believed_lost(case: &Case<'_>, since: Option<Timestamp>, id: &InstanceId) -> bool {
-    let seen = case.seen();
+/// Missing from whole reads for minutes, launched so long ago that it would be listed, and its node is not ready.
+fn is_believed_lost(case: &Case<'_>, slot: &Slot, id: &InstanceId) -> bool {
+    let (seen, since) = (case.seen(), slot.missing_since);
+    let is_old = slot.launched.is_none_or(|at| case.now().duration_since(at) > LISTED_WITHIN);
     let node_is_ready = case.node_of(id).and_then(|node| case.node(node)).is_some_and(|node| node.ready);
     seen.cloud.instances.whole().is_some_and(|all| !all.contains_key(id))
         && seen.cluster.nodes.whole().is_some()
         && since.is_some_and(|since| case.now().duration_since(since) >= BELIEVED)
+        && is_old
         && !node_is_ready
 }
 
@@ -138,9 +149,6 @@ pub fn request_is_exact(case: &Case<'_>, found: &mut Found) {
         if request.token != token(case.fleet(), slot, request.generation, &request.zone) {
             found.step(EXACT, &step.id, "its token is not that of fleet, slot, generation and zone");
         }
-        if case.is_renamed(&slot.pool) && !comes_after_rename(case, at, slot) {
-            found.step(EXACT, &step.id, format!("pool {} is not renamed in the ledger before it", slot.pool));
-        }
         if let Err(what) = source_fits(case, request) {
             found.step(EXACT, &step.id, what);
         }
@@ -155,6 +163,20 @@ fn generation(case: &Case<'_>, at: usize, slot: &SlotId) -> u32 {
         _ => None,
     });
     adopted.fold(remembered, u32::max)
+}
+
+/// Our memory has the slots of a renamed pool under its old name: until that is changed, nothing is asked or written
+/// under the new one.
+pub fn renamed_first(case: &Case<'_>, found: &mut Found) {
+    if case.input.renamed.is_empty() {
+        return;
+    }
+    for (at, step) in case.each() {
+        let Some(slot) = super::case::slot(&step.action) else { continue };
+        if case.input.renamed.contains_key(&slot.pool) && !comes_after_rename(case, at, slot) {
+            found.step(RENAMED, &step.id, format!("pool {} is not renamed in the ledger before it", slot.pool));
+        }
+    }
 }
 
 fn comes_after_rename(case: &Case<'_>, at: usize, slot: &SlotId) -> bool {
@@ -228,6 +250,17 @@ pub fn one_node_a_slot(case: &Case<'_>, found: &mut Found) {
         let fits = |source: &Source| matches!(source, Source::Existing { labels } if carries(labels));
         if !in_target(case, slot) || !sources.iter().any(fits) {
             found.step(CLAIMS, &step.id, format!("{node} is not what {slot} asks for"));
+        }
+        // What GPU feature discovery counted is only its GPUs as long as nobody cut them.
+        let uncut = |seen: &&NodeSeen| seen.labels.get(MIG_CONFIG).is_none_or(|cut| cut == "all-disabled");
+        let count = case.node(node).filter(uncut).and_then(|seen| seen.labels.get(GPU_COUNT)?.parse::<u32>().ok());
+        let wanted = case.pool(&slot.pool).map(|pool| pool.shape.gpus);
+        if count.is_some() && count != wanted {
+            found.step(
+                CLAIMS,
+                &step.id,
+                format!("{node} has {} GPUs, which {slot} does not ask for", count.unwrap_or(0)),
+            );
         }
     }
 }

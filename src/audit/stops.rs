@@ -28,7 +28,7 @@ pub fn frozen(case: &Case<'_>, found: &mut Found) {
             Scope::Pool(pool) => pools.contains(pool),
             Scope::Node(node) => nodes.contains(node),
         };
-        let goes_on = has_deadline(case, at, &nodes);
+        let goes_on = has_deadline(case, at, step, &nodes);
         if let Some(freeze) = freezes.iter().find(|freeze| covers(freeze) && (freeze.all || !goes_on)) {
             let what = format!("{:?} is frozen by {}: {}", freeze.scope, freeze.by, freeze.reason);
             found.step(FROZEN, &step.id, what);
@@ -62,6 +62,10 @@ fn touched<'a>(case: &Case<'a>, at: usize, step: &'a Step) -> BTreeSet<&'a NodeN
         Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }) => {
             case.pods.sent_by(at).iter().filter_map(|pod| pod.node.as_ref()).collect()
         }
+        // Whoever is asked to save his work is disturbed where he runs; who may queue again is on no node for it.
+        Action::Cluster(ClusterAction::Ask { .. }) => {
+            case.pods.spoken_to_by(at).iter().filter_map(|pod| pod.node.as_ref()).collect()
+        }
         Action::Cloud(CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) => {
             case.node_of(instance).into_iter().collect()
         }
@@ -82,9 +86,12 @@ fn pools<'c>(case: &'c Case<'_>, step: &'c Step, nodes: &BTreeSet<&NodeName>) ->
     pools
 }
 
-/// The cloud takes it away at an instant that nobody here decides.
-fn has_deadline(case: &Case<'_>, at: usize, nodes: &BTreeSet<&NodeName>) -> bool {
+/// The cloud takes it away at an instant that nobody here decides. Work that had to leave for that is let in again.
+fn has_deadline(case: &Case<'_>, at: usize, step: &Step, nodes: &BTreeSet<&NodeName>) -> bool {
     let reason = case.reason(at);
+    let ends = |node: &NodeName| case.deadline(reason, node).is_some();
+    let left = || case.pods.spoken_to_by(at).iter().filter_map(|pod| pod.node.as_ref()).any(ends);
+    let lets_in = matches!(step.action, Action::Cluster(ClusterAction::Resume { .. }));
     matches!(reason, Reason::Notice { .. } | Reason::CapacityEnds { .. })
-        && nodes.iter().any(|node| case.deadline(reason, node).is_some())
+        && (nodes.iter().copied().any(ends) || (lets_in && left()))
 }

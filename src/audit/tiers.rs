@@ -32,11 +32,11 @@ pub fn tide_takes_the_borrowers_work(case: &Case<'_>, found: &mut Found) {
             let pool = case.slot_of_node(node).map(|slot| &slot.pool);
             let with_lender = lends || is_cut(case, node);
             let loans = loans(case, tide, pool);
-            let quotas = loans.iter().flat_map(|loan| {
-                let lender = with_lender.then_some(&loan.from);
-                [Some(&loan.to), lender].into_iter().flatten()
-            });
-            let queues: BTreeSet<&str> = quotas.filter_map(|quota| queue(case, quota)).collect();
+            let queues: BTreeSet<&str> = loans
+                .iter()
+                .flat_map(|loan| [Some(loan.queue.as_str()), with_lender.then(|| queue(case, &loan.from)).flatten()])
+                .flatten()
+                .collect();
             if !queues.contains(workload.queue.as_str()) {
                 let what =
                     format!("{} is of queue {}, which tide {tide} may not disturb", workload.name, workload.queue);

@@ -11,7 +11,7 @@ use super::Found;
 use super::case::Case;
 use super::evict::disturbing;
 use crate::effect::marks::{CORDON, Mark, is_starting};
-use crate::effect::{Action, CloudAction, ClusterAction, Fact};
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, Thing};
 use crate::fleet::updates::{When, Window};
 use crate::ids::{NodeName, PoolName, SlotId, WorkloadUid};
 use crate::observed::GangName;
@@ -20,11 +20,12 @@ use crate::units::ZoneName;
 
 const UNAVAILABLE: &str = "updates keep `maxUnavailable` and the canary";
 const WHEN: &str = "updates disturb work only as `when` and the windows allow";
+const ONCE: &str = "a gang moves once for an update";
 
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 fn is_update(reason: &Reason) -> bool {
-    matches!(reason, Reason::Outdated | Reason::Layout { .. })
+    matches!(reason, Reason::Outdated | Reason::Overfull { .. } | Reason::Layout { .. })
 }
 
 /// The nodes that are out for an update, by this plan or before it. A gang goes whole: one that is wider than the pool
@@ -190,9 +191,60 @@ pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
                 // Begun while it was open, with the gang that stands there: half a change is worse than either end.
             } else if !is_open(&pool.updates.windows, &case.standing().time_zone, case.now()) {
                 found.step(WHEN, &step.id, format!("no window of pool {name} is open"));
+            } else if !is_open(&pool.updates.windows, &case.standing().time_zone, saved_by(case, at)) {
+                let what = format!("the window of pool {name} closes before its work has saved itself");
+                found.step(WHEN, &step.id, what);
             }
         }
     }
+}
+
+/// When the work that a step sends away has saved itself at the latest, if it is asked to now.
+fn saved_by(case: &Case<'_>, at: usize) -> Timestamp {
+    let tiers = case.pods.sent_by(at).iter().filter_map(|pod| case.pods.workload(pod)?.tier.as_ref());
+    let saves = tiers.filter_map(|tier| case.standing().tiers.get(tier)?.checkpoint.as_ref());
+    let longest = saves.map(|checkpoint| checkpoint.deadline.signed()).max().unwrap_or_default();
+    case.now().checked_add(longest).unwrap_or(Timestamp::MAX)
+}
+
+/// A gang that is sent away for a new version comes back to whatever is open. So none of its nodes in that pool may be
+/// open that has to move for the same reason, because it would be sent away again. What something else is the matter
+/// with is another law's.
+pub fn gangs_move_once(case: &Case<'_>, found: &mut Found) {
+    let cordoned = LazyCell::new(|| {
+        let cordoned = case.each().filter_map(|(_, step)| match &step.action {
+            Action::Cluster(ClusterAction::Cordon { node, .. }) => Some(node),
+            _ => None,
+        });
+        cordoned.collect::<BTreeSet<&NodeName>>()
+    });
+    for (at, step) in disturbing(case).filter(|(at, _)| matches!(case.reason(*at), Reason::Outdated)) {
+        let pods = case.pods.sent_by(at).iter().filter(|pod| pod.counts() && !case.pods.is_leaving(pod));
+        let nodes: BTreeSet<&NodeName> = pods.filter_map(|pod| pod.node.as_ref()).collect();
+        let drained = nodes.iter().filter(|node| case.is_cordoned(at, node));
+        let pools: BTreeSet<&PoolName> =
+            drained.filter_map(|node| case.slot_of_node(node)).map(|slot| &slot.pool).collect();
+        let stays = |node: &&&NodeName| {
+            let slot = case.slot_of_node(node).filter(|slot| pools.contains(&slot.pool) && !cordoned.contains(**node));
+            slot.is_some_and(|slot| has_to_move(case, slot, node) && case.on_slot(slot).is_empty())
+        };
+        if let Some(node) = nodes.iter().find(stays) {
+            found.step(ONCE, &step.id, format!("{node} stays open, and has to move for the same reason"));
+        }
+    }
+}
+
+/// Whether a node in service runs another version than is wanted, and nothing else of its pool is in the way.
+fn has_to_move(case: &Case<'_>, slot: &SlotId, node: &NodeName) -> bool {
+    let wanted = case.input.desired.pools.get(&slot.pool).map(|pool| &pool.template.digest);
+    let instance = case.ledger_slot(slot).and_then(|slot| case.instance(slot.instance.as_ref()?));
+    let is_outdated = instance.is_some_and(|seen| seen.state.serves() && seen.template.as_ref() != wanted);
+    let is_open = case.node(node).is_some_and(|seen| seen.ready && !is_starting(seen)) && !case.has_our_cordon(node);
+    let on = Thing::Pool(slot.pool.clone());
+    // Slices that have to stay up let nodes go one by one.
+    let keeps = case.standing().layouts.values().any(|layout| !layout.keep_ready.is_empty());
+    let others = case.plan.held.iter().any(|held| held.what == on && !matches!(held.reason, Reason::Outdated));
+    is_outdated && is_open && case.part(slot).is_some() && !others && !keeps
 }
 
 /// Nodes of each pool that are on their way out for an update, and those that a gang ties to them.

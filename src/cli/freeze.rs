@@ -111,7 +111,7 @@ pub fn thaw(arguments: &ThawArguments, common: &Common) -> u8 {
             };
             return Err(fail(&match others.is_empty() {
                 true => format!("nobody froze anything with `freeze`: there is nothing to lift{by_document}"),
-                false => format!("{} is not frozen; frozen is: {}{by_document}", named(&scope), others.join(", ")),
+                false => format!("{} is not frozen; frozen is: {}{by_document}", written(&scope), others.join(", ")),
             }));
         }
         session.remember(&LedgerChange::Thaw(scope.clone()))?;

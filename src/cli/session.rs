@@ -61,6 +61,14 @@ pub fn state_file(directory: &Path) -> PathBuf {
     directory.join(".tidewright").join("sim.json")
 }
 
+/// What time it is in the simulator that a fleet lives in, once it has begun.
+pub fn simulated_now(directory: &Path, loaded: &Loaded) -> Option<Timestamp> {
+    let state = state_file(directory);
+    let is_simulated = loaded.kubernetes().is_some_and(|cluster| matches!(cluster, Kubernetes::Sim(_)));
+    let begun = is_simulated && state.is_file();
+    begun.then(|| Sim::peek(&state, Timestamp::UNIX_EPOCH).map(|sim| sim.now()).ok()).flatten()
+}
+
 impl Session {
     /// Reads the fleet and opens its world; what is wrong is said. A world that is not there yet begins now.
     pub fn open(directory: &Path, access: Access) -> Result<Self, u8> {

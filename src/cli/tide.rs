@@ -1,6 +1,6 @@
 //! `tidewright tide`: what the fleet should be, now and over the coming days.
 
-use super::session::{Access, Session, who};
+use super::session::{Access, Session, simulated_now, who};
 use super::when::{Resolved, When};
 use super::{Common, DONE, Directory, ERROR, Output, fail, print, talk};
 use crate::effect::{self, LedgerChange, Thing};
@@ -70,7 +70,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     let loaded = load::load(&arguments.directory.directory);
     // A fleet whose head is wrong has no zone; what is wrong with it is said below.
     let zone = loaded.time_zone().cloned().unwrap_or_else(ZoneName::utc);
-    let at = match arguments.at.resolve(&zone) {
+    let simulated = simulated_now(&arguments.directory.directory, &loaded).filter(|_| arguments.at == When::Now);
+    let at = match simulated.map_or_else(|| arguments.at.resolve(&zone), |at| Ok(Resolved { at, note: None })) {
         Ok(Resolved { at, note }) => {
             note.iter().for_each(|note| talk(note));
             at

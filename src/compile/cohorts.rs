@@ -23,7 +23,7 @@ use super::{holds, loans, quantity};
 use crate::effect::Object;
 use crate::fleet::Target;
 use crate::fleet::lending::Circle;
-use crate::fleet::standing::{QuotaSpec, Standing};
+use crate::fleet::standing::{LoanSpec, QuotaSpec, Standing};
 use crate::ids::{PoolName, QuotaName, ResourceName};
 use crate::observed::{ObjectKey, ObjectKind};
 
@@ -64,7 +64,16 @@ pub fn objects(target: &Target, outside: &Outside) -> Vec<Object> {
         let parent = of_circle(standing, name).or_else(path).map(|parent| (parent, quota.weight));
         Some(cohort(&own, parent, &lent))
     });
-    steps.chain(circles).chain(tides).collect()
+    steps.chain(circles).chain(tides).chain(emptied(standing)).collect()
+}
+
+/// The cohorts of borrowers whose document is gone or over while something that they were lent is asked back: with
+/// nothing in them, so that it can be given to somebody.
+fn emptied(standing: &Standing) -> Vec<Object> {
+    let is_live = |loan: &&LoanSpec| standing.quotas.get(&loan.to).is_some_and(|quota| !quota.retire);
+    let loans = standing.tides.values().flat_map(|tide| &tide.loans).filter(|loan| !is_live(loan));
+    let queues: BTreeSet<&str> = loans.map(|loan| loan.queue.as_str()).filter(|queue| !queue.is_empty()).collect();
+    queues.into_iter().map(|queue| cohort(&untaken(standing, format!("tide.{queue}")), None, &[])).collect()
 }
 
 /// The cohorts that these quotas name, children first.
@@ -109,10 +118,14 @@ pub fn of_tides(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Opt
     loans.any(|loan| loan.to == *name).then(|| untaken(standing, format!("tide.{}", quota.cluster_queue)))
 }
 
-/// The cohort of the circle that a quota is in.
+/// The cohort of the circle that a quota is in. It is named after who lends: a loan that goes to somebody else must not
+/// move queues under running work.
 fn of_circle(standing: &Standing, name: &QuotaName) -> Option<String> {
     let circle = standing.circle_of(name)?;
-    let first = circle.members.first().and_then(|first| standing.quotas.get(first))?;
+    let lends = |member: &&QuotaName| standing.kept_loans().any(|loan| loan.from == **member);
+    let mut members = circle.members.iter();
+    let first = members.clone().find(lends).or_else(|| members.next());
+    let first = first.and_then(|first| standing.quotas.get(first))?;
     Some(untaken(standing, format!("tides.{}", first.cluster_queue)))
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::files::{self, InUse, MIG_PARTED_FILE};
 use super::{GPU_OPERATOR, holds};
 use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
 use crate::effect::{LaidOut, Object, canonical, digest_of};
@@ -18,10 +19,13 @@ use crate::observed::{ObjectKey, ObjectKind};
 /// What the GPU Operator writes on a node that nobody labelled. It has to be in our file too.
 const ALL_DISABLED: &str = "all-disabled";
 /// What the device plugin uses on a node that nobody labelled.
-const DEFAULT: &str = "default";
+pub const DEFAULT: &str = "default";
+/// The maps that the GPU Operator's ClusterPolicy has to name.
+pub const MIG_PARTED: &str = "tidewright-mig-parted";
+pub const DEVICE_PLUGIN: &str = "tidewright-device-plugin";
 
-/// The file of each, where some pool needs it.
-pub fn config_maps(target: &Target) -> Vec<Object> {
+/// The file of each, where some pool needs it: with what is wanted, and with what nodes still name.
+pub fn config_maps(target: &Target, in_use: &InUse) -> Vec<Object> {
     let standing = &target.standing;
     let (mut cuts, mut shares) = (Map::new(), Map::new());
     for (name, pool) in &standing.pools {
@@ -38,19 +42,33 @@ pub fn config_maps(target: &Target) -> Vec<Object> {
     }
     let mut objects = Vec::new();
     if !cuts.is_empty() {
+        keep(&mut cuts, &in_use.cuts);
         cuts.insert(ALL_DISABLED.into(), uncut());
         let file = canonical(&json!({"version": "v1", "mig-configs": cuts}));
-        objects.push(config_map("tidewright-mig-parted", json!({"config.yaml": file.to_string()})));
+        objects.extend(config_map(MIG_CONFIG, json!({MIG_PARTED_FILE: file.to_string()})));
     }
     if !shares.is_empty() {
+        keep(&mut shares, &in_use.shares);
         shares.insert(DEFAULT.into(), plugin_default().to_string().into());
-        objects.push(config_map("tidewright-device-plugin", shares.into()));
+        objects.extend(config_map(PLUGIN_CONFIG, shares.into()));
     }
     objects
 }
 
-fn config_map(name: &str, data: Value) -> Object {
-    Object::new(ObjectKey::namespaced(ObjectKind::ConfigMap, GPU_OPERATOR, name), json!({"data": data}))
+/// Adds what is not wanted any more and still in use.
+fn keep(file: &mut Map<String, Value>, in_use: &Map<String, Value>) {
+    for (name, entry) in in_use {
+        file.entry(name.clone()).or_insert_with(|| entry.clone());
+    }
+}
+
+/// The config map of a label.
+fn config_map(label: &str, data: Value) -> Option<Object> {
+    files::file(label).map(|key| Object::new(key, json!({"data": data})))
+}
+
+pub fn map_key(name: &str) -> ObjectKey {
+    ObjectKey::namespaced(ObjectKind::ConfigMap, GPU_OPERATOR, name)
 }
 
 /// What a node says under each layout that any part of the pool may have, now or with a tide.
@@ -89,19 +107,20 @@ pub fn layouts(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> BTreeSe
     loans.map(|loan| loan.layout.clone()).chain([pool.layout.clone()]).collect()
 }
 
-fn is_cut_by_mig_manager(pool: &PoolSpec) -> bool {
+pub fn is_cut_by_mig_manager(pool: &PoolSpec) -> bool {
     pool.shape.gpus > 0 && holds::gpu(pool).is_some_and(|gpu| gpu.mig.is_some())
 }
 
 /// Whether any layout of the pool shares GPUs: then every node of it is told which file to use, or one that was shared
 /// would stay so.
-fn is_shared(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> bool {
+pub fn is_shared(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> bool {
     let cut = |layout| standing.layouts.get(layout).map(|layout| &layout.cut);
     let shares = |layout| matches!(cut(layout), Some(CutSpec::Mps { .. } | CutSpec::TimeSlicing { .. }));
     pool.shape.gpus > 0 && layouts(standing, name, pool).iter().any(shares)
 }
 
-fn name_of(entry: &Value) -> String {
+/// Named by what is in it: an entry that changes is another one.
+pub fn name_of(entry: &Value) -> String {
     format!("tw-{:.12}", digest_of(&canonical(entry)))
 }
 

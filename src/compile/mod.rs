@@ -1,27 +1,33 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`loans`], [`outside`], [`cuts`] and [`flavors`], priority classes and admission policies in [`tiers`], the files of mig-manager and the
-//! device plugin in [`gpus`], a second scheduler's in [`scheduler`], what a node is launched with in [`nodes`]. Bodies
-//! are as the API server gives them back, quantities in their canonical form, so that they can be compared.
+//! [`cohorts`], [`loans`], [`outside`], [`cuts`], [`staged`] and [`flavors`], priority classes and admission policies in
+//! [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's in
+//! [`scheduler`], what a node is launched with in [`nodes`], and what others' objects have to say for ours to mean
+//! anything in [`others`]. Bodies are as the API server gives them back, quantities in their canonical form, so that they
+//! can be compared.
 //!
 //! Only what is written into an object follows the hour. Which objects there are, who stands below whom, and which
 //! resources a queue covers come from what the documents say for all hours: Kueue forgets what runs when a queue drops
-//! a flavor or a resource, and books it twice when a queue moves to another cohort.
+//! a flavor or a resource, and books it twice when a queue moves to another cohort. Where a document asks for that, it
+//! comes in stages ([`staged`]).
 //!
 //! Not here: whether an object may be changed now, and in which order (`plan`); what Kueue will do with it (`queue`).
 
 pub mod cohorts;
 pub mod cuts;
+pub mod files;
 pub mod flavors;
 pub mod gpus;
 pub mod holds;
 pub mod loans;
 pub mod nodes;
+pub mod others;
 pub mod outside;
 pub mod quantity;
 pub mod queues;
 pub mod scheduler;
+pub mod staged;
 pub mod tiers;
 #[cfg(test)]
 mod tests;
@@ -32,7 +38,8 @@ use serde_json::json;
 
 use crate::effect::{Desired, Object};
 use crate::fleet::Target;
-use crate::observed::{ObjectKey, ObjectKind};
+use crate::observed::{ClusterSeen, ObjectKey, ObjectKind};
+use files::InUse;
 use outside::Outside;
 
 /// Where mig-manager and the device plugin look for their files.
@@ -42,13 +49,28 @@ pub const OUR_NAMESPACE: &str = "tidewright-system";
 
 /// Everything that is wanted at the target's instant. Who is named comes before who names it.
 pub fn compile(target: &Target) -> Desired {
-    compile_beside(target, &Outside::default())
+    compile_beside(target, &Beside::default())
 }
 
-/// The same where some pods hold GPUs that no queue gave them.
-pub fn compile_beside(target: &Target, outside: &Outside) -> Desired {
+/// What of the snapshot decides what is wanted.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Beside {
+    /// Pods that hold GPUs which no queue gave them.
+    pub outside: Outside,
+    /// Entries that nodes name, whatever the documents say.
+    pub in_use: InUse,
+}
+
+impl Beside {
+    pub fn of(cluster: &ClusterSeen, known: usize) -> Self {
+        Self { outside: Outside::of(cluster), in_use: InUse::of(cluster, known) }
+    }
+}
+
+/// The same beside what is there.
+pub fn compile_beside(target: &Target, Beside { outside, in_use }: &Beside) -> Desired {
     let mut objects = tiers::classes(target);
-    objects.extend(gpus::config_maps(target));
+    objects.extend(gpus::config_maps(target, in_use));
     objects.extend(scheduler::config_map(target));
     objects.extend(flavors::objects(target));
     objects.extend(cohorts::objects(target, outside));
@@ -59,7 +81,7 @@ pub fn compile_beside(target: &Target, outside: &Outside) -> Desired {
     let retired = retired(target).into_iter().filter(|key| !wanted.contains(key)).collect();
     let pools = target.standing.pools.iter();
     let pools = pools.map(|(name, pool)| (name.clone(), nodes::pool_objects(&target.standing, name, pool)));
-    Desired { retired, pools: pools.collect(), objects }
+    Desired { retired, pools: pools.collect(), objects, staged: Vec::new() }
 }
 
 /// A namespace belongs to its team or its operator, and usually exists. But an object cannot be written into one that

@@ -25,6 +25,8 @@ pub struct Share {
     pub lend: holds::Resources,
     /// What tides have lent to it now and took from its lender. Every resource that such a loan may bring is in it.
     pub lent: holds::Resources,
+    /// The most that such loans ever bring to it.
+    pub lent_at_most: holds::Resources,
     /// What it may use now of what its lenders keep.
     pub kept: holds::Resources,
     /// What of such loans was in nobody's quota.
@@ -98,13 +100,14 @@ fn cluster_queue(target: &Target, outside: &Outside, name: &QuotaName, quota: &Q
     spec
 }
 
-/// Its own part, and what it may borrow. What tides have lent is in the cohort above it, so it is borrowed from there;
-/// how much of what lenders keep may be used now, that cohort says.
+/// Its own part, and what it may borrow. What tides have lent is in the cohort above it, so it is borrowed from there.
+/// How much that is now, that cohort says: a borrower's queue is the same at every hour, so that whoever edits it, and
+/// has to be asked, keeps no loan from it.
 fn own(share: &Share) -> BTreeMap<ResourceName, Limits> {
     let of = |resources: &holds::Resources, name| resources.get(name).copied().unwrap_or(0);
     let names: BTreeSet<&ResourceName> = share.nominal.keys().chain(share.lent.keys()).collect();
     let limits = names.into_iter().map(|name| {
-        let borrow = of(&share.borrow, name) + of(&share.lent, name) + of(&share.brought, name);
+        let borrow = of(&share.borrow, name) + of(&share.lent_at_most, name) + of(&share.brought, name);
         (name.clone(), Limits { nominal: of(&share.nominal, name), borrow, lend: share.lends(name) })
     });
     limits.collect()
@@ -151,6 +154,7 @@ fn share(target: &Target, outside: &Outside, name: &QuotaName, pool_name: &PoolN
         nominal.extend(holds::uncounted(pool, now.nodes));
     }
     let or_nothing = |limit: Option<&Amount>| limit.map(amount).unwrap_or_default();
+    let (lent, lent_at_most) = lent(target, name, pool_name);
     let kept = loans::kept(target, pool_name);
     let mine = || kept.iter().filter(|one| one.to == name && one.lent);
     Some(Share {
@@ -158,7 +162,8 @@ fn share(target: &Target, outside: &Outside, name: &QuotaName, pool_name: &PoolN
         nominal,
         borrow: or_nothing(share.and_then(|share| share.borrow.as_ref())),
         lend: or_nothing(share.and_then(|share| share.lend.as_ref())),
-        lent: lent(target, name, pool_name),
+        lent,
+        lent_at_most,
         kept: holds::sum(mine().map(|one| one.own.clone())),
         free: holds::sum(mine().map(|one| one.free.clone())),
         brought,
@@ -166,12 +171,12 @@ fn share(target: &Target, outside: &Outside, name: &QuotaName, pool_name: &PoolN
     })
 }
 
-/// What tides have lent of a pool and taken from their lenders, whole nodes with all that is in them. What they may lend
-/// so at another hour is in it with nothing.
-fn lent(target: &Target, name: &QuotaName, pool_name: &PoolName) -> holds::Resources {
+/// What tides have lent of a pool and taken from their lenders, whole nodes with all that is in them; what they may lend
+/// so at another hour is in it with nothing. And the most that they ever lend so.
+fn lent(target: &Target, name: &QuotaName, pool_name: &PoolName) -> (holds::Resources, holds::Resources) {
     let standing = &target.standing;
     let (Some(pool), Some(now)) = (standing.pools.get(pool_name), target.pools.get(pool_name)) else {
-        return holds::Resources::new();
+        return Default::default();
     };
     let nodes = |layout: &_, nodes| {
         let supply: Supply = standing.per_node(pool, layout).times(nodes);
@@ -187,10 +192,13 @@ fn lent(target: &Target, name: &QuotaName, pool_name: &PoolName) -> holds::Resou
         matches!(purpose, Purpose::Lent { to, .. } if to == name) && standing.keeper(pool_name, purpose).is_none()
     };
     let loans = standing.tides.iter().flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan)));
-    let loans = loans.filter(|(tide, loan)| loan.pool == *pool_name && is_taken(&purpose(tide, loan)));
-    let loans = loans.map(|(_, loan)| nodes(&loan.layout, 0));
+    let loans: Vec<&LoanSpec> = loans
+        .filter(|(tide, loan)| loan.pool == *pool_name && is_taken(&purpose(tide, loan)))
+        .map(|(_, loan)| loan)
+        .collect();
     let parts = now.parts.iter().filter(|part| is_taken(&part.purpose)).map(|part| nodes(&part.layout, part.nodes));
-    holds::sum(loans.chain(parts))
+    let lent = holds::sum(loans.iter().map(|loan| nodes(&loan.layout, 0)).chain(parts));
+    (lent, holds::sum(loans.iter().map(|loan| nodes(&loan.layout, loan.nodes))))
 }
 
 /// One group: every flavor lists every resource, in one order, as Kueue wants it.

@@ -4,14 +4,16 @@
 //! Gangs and levels are not in it: kube-scheduler has no stable gangs, and a pod that Kueue placed by topology names
 //! its node already. Both are kept by the queues; what is left to the scheduler is how it fills nodes.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::OUR_NAMESPACE;
+use super::{OUR_NAMESPACE, gpus, holds};
 use crate::effect::Object;
 use crate::fleet::Target;
 use crate::fleet::policy::Score;
-use crate::fleet::standing::SchedulerSpec;
-use crate::ids::ProfileName;
+use crate::fleet::standing::{SchedulerSpec, Standing};
+use crate::ids::{ProfileName, ResourceName};
 use crate::observed::{ObjectKey, ObjectKind};
 
 const API: &str = "kubescheduler.config.k8s.io/v1";
@@ -20,7 +22,8 @@ const FIT_WEIGHT: u32 = 20;
 
 /// One file for all profiles: pods choose by `schedulerName`, which is the profile's.
 pub fn config_map(target: &Target) -> Option<Object> {
-    let profiles: Vec<Value> = target.standing.schedulers.iter().map(|(name, spec)| profile(name, spec)).collect();
+    let standing = &target.standing;
+    let profiles: Vec<Value> = standing.schedulers.iter().map(|(name, spec)| profile(standing, name, spec)).collect();
     if profiles.is_empty() {
         return None;
     }
@@ -29,21 +32,44 @@ pub fn config_map(target: &Target) -> Option<Object> {
     Some(Object::new(key, json!({"data": {"config.yaml": crate::effect::canonical(&file).to_string()}})))
 }
 
-fn profile(name: &ProfileName, spec: &SchedulerSpec) -> Value {
-    let resources = json!([{"name": "nvidia.com/gpu", "weight": 100}, {"name": "cpu", "weight": 1}]);
+fn profile(standing: &Standing, name: &ProfileName, spec: &SchedulerSpec) -> Value {
+    let resources = resources(standing, spec);
     let strategy = match spec.score {
         Score::Pack => json!({"type": "MostAllocated", "resources": resources}),
         Score::Spread => json!({"type": "LeastAllocated", "resources": resources}),
     };
+    let mut plugins = vec![args("NodeResourcesFit", json!({"scoringStrategy": strategy}))];
+    if spec.score == Score::Pack {
+        // By default pods of one Service or ReplicaSet are spread over hosts and zones, and the less of a node one takes
+        // the more that weighs. What a pod itself asks for is still heard.
+        let none = json!({"defaultingType": "List", "defaultConstraints": []});
+        plugins.push(args("PodTopologySpread", none));
+    }
     json!({
         "schedulerName": name,
         "plugins": {"score": {
             "enabled": [{"name": "NodeResourcesFit", "weight": FIT_WEIGHT}],
             "disabled": [{"name": "NodeResourcesBalancedAllocation"}],
         }},
-        "pluginConfig": [{
-            "name": "NodeResourcesFit",
-            "args": {"apiVersion": API, "kind": "NodeResourcesFitArgs", "scoringStrategy": strategy},
-        }],
+        "pluginConfig": plugins,
     })
+}
+
+fn args(plugin: &str, mut args: Value) -> Value {
+    args["apiVersion"] = API.into();
+    args["kind"] = format!("{plugin}Args").into();
+    json!({"name": plugin, "args": args})
+}
+
+/// What nodes are filled by: whatever their GPUs are given out as under any layout of the pools. What a pod does not ask
+/// for, or a node does not have, does not count.
+fn resources(standing: &Standing, spec: &SchedulerSpec) -> Value {
+    let pools = spec.pools.iter().filter_map(|name| Some((name, standing.pools.get(name)?)));
+    let named = pools.flat_map(|(name, pool)| {
+        let layouts = gpus::layouts(standing, name, pool).into_iter();
+        layouts.flat_map(move |layout| holds::accelerators(standing, pool, &layout).into_keys())
+    });
+    let named: BTreeSet<ResourceName> = named.collect();
+    let named = named.iter().map(|resource| json!({"name": resource, "weight": 100}));
+    named.chain([json!({"name": "cpu", "weight": 1})]).collect()
 }

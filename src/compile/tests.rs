@@ -1,5 +1,6 @@
 //! The demo fleet by day and by night, and what single documents become.
 
+mod in_use;
 mod kueue;
 mod outside;
 mod parts;
@@ -118,7 +119,7 @@ fn by_day_everybody_has_what_is_guaranteed() {
       serve: gpu 0 +0 -0
     ClusterQueue/batch below tide.batch
       train: gpu 8 +112 -8
-      serve: gpu 0 +0 -0
+      serve: gpu 0 +48 -0
     ClusterQueue/language below research
       train: gpu 56 +64 -56
     ClusterQueue/serving below nobody
@@ -154,9 +155,9 @@ fn a_turn_of_the_tide_writes_quotas_and_nothing_else() {
         let both = before.objects.iter().zip(&after.objects);
         both.filter(|(one, other)| one != other).map(|(one, _)| one.key.to_string()).collect()
     };
-    assert_eq!(changed(DAY, NIGHT), ["Cohort/tide.batch", "ClusterQueue/batch", "ClusterQueue/serving"]);
+    assert_eq!(changed(DAY, NIGHT), ["Cohort/tide.batch", "ClusterQueue/serving"]);
     // Asked back: nothing starts on the lent nodes any more, and the lender has to wait until they are there.
-    assert_eq!(changed(NIGHT, RECLAIM), ["Cohort/tide.batch", "ClusterQueue/batch"]);
+    assert_eq!(changed(NIGHT, RECLAIM), ["Cohort/tide.batch"]);
     assert_eq!(changed(DAY, RECLAIM), ["ClusterQueue/serving"]);
 }
 
@@ -314,6 +315,20 @@ fn where_the_cut_stays_a_turn_of_the_tide_writes_one_number_of_one_object() {
     {"fairSharing":{"weight":"1"},"parentName":"tides.a","resourceGroups":[{"coveredResources":["nvidia.com/gpu"],"flavors":[{"name":"train","resources":[{"borrowingLimit":"16","lendingLimit":"0","name":"nvidia.com/gpu","nominalQuota":"0"}]}]}]}
     "#);
     assert_eq!(reclaim.objects, day.objects, "asked back is as if nothing were lent");
+}
+
+#[test]
+fn where_nodes_are_cut_anew_the_borrowers_queue_is_the_same_at_every_hour() {
+    let text = POOL.to_string()
+        + "kind: GpuLayout\nmetadata: {name: halves}\nspec: {mig: [{slices: {3g.40gb: 2}}]}\n---\n"
+        + &quota("a", "shares: [{pool: train, guarantee: {nodes: 3}}]")
+        + &quota("b", "weight: 1")
+        + &TIDE.replace("to: b}", "to: b, layout: halves}");
+    let fleet = fleet(&text);
+    let [day, low] = ["2026-06-08T05:00Z", "2026-06-08T12:00Z"].map(|now| compile(&fleet.target_at(at(now))));
+    let both = day.objects.iter().zip(&low.objects);
+    let changed: Vec<String> = both.filter(|(one, other)| one != other).map(|(one, _)| one.key.to_string()).collect();
+    assert_eq!(changed, ["Cohort/tide.b", "ClusterQueue/a"]);
 }
 
 #[test]

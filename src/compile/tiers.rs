@@ -89,28 +89,78 @@ fn resource_rules() -> Vec<Value> {
     jobs.chain([pods]).collect()
 }
 
+/// Where each kind of work names the PriorityClass of its pods. `[]` stands for every element, `{}` for every value.
+const CLASSES: [&str; 20] = [
+    "spec.priorityClassName",
+    "spec.template.spec.priorityClassName",
+    "spec.replicatedJobs[].template.spec.template.spec.priorityClassName",
+    "spec.leaderWorkerTemplate.leaderTemplate.spec.priorityClassName",
+    "spec.leaderWorkerTemplate.workerTemplate.spec.priorityClassName",
+    "spec.headGroupSpec.template.spec.priorityClassName",
+    "spec.workerGroupSpecs[].template.spec.priorityClassName",
+    "spec.rayClusterSpec.headGroupSpec.template.spec.priorityClassName",
+    "spec.rayClusterSpec.workerGroupSpecs[].template.spec.priorityClassName",
+    "spec.rayClusterConfig.headGroupSpec.template.spec.priorityClassName",
+    "spec.rayClusterConfig.workerGroupSpecs[].template.spec.priorityClassName",
+    "spec.runPolicy.schedulingPolicy.priorityClass",
+    "spec.pytorchReplicaSpecs{}.template.spec.priorityClassName",
+    "spec.tfReplicaSpecs{}.template.spec.priorityClassName",
+    "spec.xgbReplicaSpecs{}.template.spec.priorityClassName",
+    "spec.paddleReplicaSpecs{}.template.spec.priorityClassName",
+    "spec.jaxReplicaSpecs{}.template.spec.priorityClassName",
+    "spec.mpiReplicaSpecs{}.template.spec.priorityClassName",
+    "spec.batchSchedulerOptions.priorityClassName",
+    "spec.components[].template.spec.template.spec.priorityClassName",
+];
+
 /// Kueue takes a job's priority from its label, and where there is none from the PriorityClass of its pods. So neither
-/// may name a tier that is not the quota's. No label at all is allowed, and so are classes that are no tiers.
+/// may name a tier that is not the quota's. No label at all is allowed, and so are classes that are no tiers. What an
+/// update finds it may keep: work that was admitted before a quota lost a tier still has to be suspended, resumed and
+/// deleted.
 fn validations(name: &QuotaName, quota: &QuotaSpec, others: &[&TierName]) -> Vec<Value> {
-    let own = list(quota.tiers.iter());
-    let label = format!(
-        "!has(object.metadata.labels) || !('{PRIORITY_LABEL}' in object.metadata.labels) || \
-         object.metadata.labels['{PRIORITY_LABEL}'] in {own}"
-    );
     let message = format!("the quota {name} allows the tiers {}", words(quota));
     let rule = |expression: String| json!({"expression": expression, "message": message, "reason": "Forbidden"});
-    let mut rules = vec![rule(label)];
+    let mut rules = vec![rule(label_rule(&list(quota.tiers.iter())))];
     if !others.is_empty() {
         let others = list(others.iter().copied());
-        rules.push(rule(format!(
-            "!has(object.spec.template) || !has(object.spec.template.spec) || \
-             !has(object.spec.template.spec.priorityClassName) || \
-             !(object.spec.template.spec.priorityClassName in {others})"
-        )));
-        rules
-            .push(rule(format!("!has(object.spec.priorityClassName) || !(object.spec.priorityClassName in {others})")));
+        rules.extend(CLASSES.iter().map(|path| rule(class_rule(path, &others))));
     }
     rules
+}
+
+fn label_rule(own: &str) -> String {
+    let label = |object: &str| format!("{object}.metadata.labels['{PRIORITY_LABEL}']");
+    let lacks =
+        |object: &str| format!("!has({object}.metadata.labels) || !('{PRIORITY_LABEL}' in {object}.metadata.labels)");
+    let (new, old) = (label("object"), label("oldObject"));
+    format!(
+        "{} || {new} in {own} || (oldObject != null && !({}) && {old} == {new})",
+        lacks("object"),
+        lacks("oldObject")
+    )
+}
+
+fn class_rule(path: &str, others: &str) -> String {
+    let steps: Vec<&str> = path.split('.').collect();
+    let names_no = |object: &str| names_none(object, &steps, others, 0);
+    format!("({}) || (oldObject != null && !({}))", names_no("object"), names_no("oldObject"))
+}
+
+/// An expression that holds where nothing at this path names one of the tiers.
+fn names_none(object: &str, path: &[&str], tiers: &str, depth: usize) -> String {
+    let Some((step, rest)) = path.split_first() else { return format!("!({object} in {tiers})") };
+    let name = step.trim_end_matches(['[', ']', '{', '}']);
+    let field = format!("{object}.{name}");
+    let variable = format!("x{depth}");
+    let inner = if step.ends_with("[]") {
+        format!("{field}.all({variable}, {})", names_none(&variable, rest, tiers, depth + 1))
+    } else if step.ends_with("{}") {
+        let value = format!("{field}[{variable}]");
+        format!("{field}.all({variable}, {})", names_none(&value, rest, tiers, depth + 1))
+    } else {
+        names_none(&field, rest, tiers, depth)
+    };
+    format!("!has({field}) || {inner}")
 }
 
 fn list<'a>(tiers: impl Iterator<Item = &'a TierName>) -> String {

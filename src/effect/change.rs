@@ -163,7 +163,7 @@ pub enum Part {
 }
 
 impl LedgerChange {
-    /// The parts that it touches. A rename touches two, old and new.
+    /// The parts that it touches. A rename touches three: old, new, and the head, which names pools too.
     pub fn parts(&self) -> Vec<Part> {
         let pool = |slot: &SlotId| vec![Part::Pool(slot.pool.clone())];
         match self {
@@ -180,7 +180,9 @@ impl LedgerChange {
             | Self::Closed { slot }
             | Self::Treated { slot, .. } => pool(slot),
             Self::Forgotten { pool } => vec![Part::Pool(pool.clone())],
-            Self::Renamed { from, to } => vec![Part::Pool(from.clone()), Part::Pool(to.clone())],
+            Self::Renamed { from, to } => {
+                vec![Part::Pool(from.clone()), Part::Pool(to.clone()), Part::Head]
+            }
             _ => vec![Part::Head],
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{canonical, digest_of};
 use crate::fleet::launch::{Launch, Taint};
-use crate::ids::{Digest, GroupName, InstanceType, LayoutName, PoolName, ResourceName, TemplateName};
+use crate::ids::{Digest, GroupName, InstanceType, LayoutName, NamespacedName, PoolName, ResourceName, TemplateName};
 use crate::observed::ObjectKey;
 
 /// Everything that is wanted beside the nodes themselves, and what a node must look like.
@@ -18,6 +18,19 @@ pub struct Desired {
     /// Objects that a document says are over: `retire: true`.
     pub retired: Vec<ObjectKey>,
     pub pools: BTreeMap<PoolName, PoolObjects>,
+    /// Objects that are wanted only in part now, because the whole would give out twice what work still holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub staged: Vec<Staged>,
+}
+
+/// What comes when work has ended.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Staged {
+    pub key: ObjectKey,
+    /// One sentence: what is wanted in the end.
+    pub wanted: String,
+    /// The work that is waited for; nobody where it could not be read.
+    pub waits: Vec<NamespacedName>,
 }
 
 /// What a pool's nodes are launched with and what they carry.

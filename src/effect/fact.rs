@@ -11,10 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::desired::LaidOut;
 use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark, is_starting};
 use crate::ids::{Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
-use crate::observed::{InstanceState, ObjectKey, Observed, PodSeen};
+use crate::observed::{InstanceState, NodeSeen, ObjectKey, Observed, PodSeen};
 
 /// How long the scheduler may still act on what it saw before a cordon.
 pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
+/// How long a node may say nothing before it is given up. Kubernetes tells pods to leave after five minutes; a kubelet
+/// that starts again, or a control plane that was away, is back by then.
+pub const SILENT: SignedDuration = SignedDuration::from_mins(10);
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Fact {
@@ -22,6 +25,8 @@ pub enum Fact {
     Gone(InstanceId),
     /// The instance is there and is not on its way out.
     Live(InstanceId),
+    /// The cloud does not know the instance, asked for it by its id: a list may have lost it.
+    Unlisted(InstanceId),
     /// The reservation has this many places that nobody holds.
     Free { reservation: ReservationId, places: u32 },
     /// The reservation can be launched into.
@@ -40,6 +45,9 @@ pub enum Fact {
     HoldsOnly { node: NodeName, pods: BTreeSet<Uid> },
     /// The node holds nothing but what a drain leaves, and none can come.
     Empty(NodeName),
+    /// The node is empty, or it has said nothing for so long that nobody will see it empty: all that is left on it was
+    /// told to end and had its time. Only for a machine that is ended: whatever still runs there ends with it.
+    GivenUp(NodeName),
     /// The node is cut as ordered: the labels, the state, and what is allocatable.
     LaidOut { node: NodeName, laid_out: LaidOut },
     /// The workload said that its work is saved after we asked it to, or is gone, or had the time, or `hard_at` came.
@@ -84,7 +92,7 @@ pub enum Verdict {
 impl Fact {
     pub fn subjects(&self) -> Vec<Subject> {
         match self {
-            Self::Gone(id) | Self::Live(id) => vec![Subject::Instance(id.clone())],
+            Self::Gone(id) | Self::Live(id) | Self::Unlisted(id) => vec![Subject::Instance(id.clone())],
             Self::Free { reservation, .. } | Self::Active(reservation) => {
                 vec![Subject::Reservation(reservation.clone())]
             }
@@ -94,6 +102,7 @@ impl Fact {
             | Self::Cordoned(node)
             | Self::HoldsOnly { node, .. }
             | Self::Empty(node)
+            | Self::GivenUp(node)
             | Self::LaidOut { node, .. }
             | Self::Admitted { node, .. }
             | Self::Ready(node) => vec![Subject::Node(node.clone())],
@@ -108,6 +117,10 @@ impl Fact {
         match self {
             Self::Gone(id) => gone(seen, id),
             Self::Live(id) => live(seen, id),
+            Self::Unlisted(id) => match seen.cloud.instances.seen().get(id) {
+                Some(found) => Verdict::Never(format!("{id} is {:?}", found.state)),
+                None => unread_or(&seen.cloud.instances, Verdict::Holds),
+            },
             Self::Free { reservation, places } => match seen.cloud.reservations.seen().get(reservation) {
                 Some(found) if found.available >= *places => Verdict::Holds,
                 Some(found) => not_yet(format!("{reservation} has {} of {places} places free", found.available)),
@@ -139,6 +152,10 @@ impl Fact {
             },
             Self::Empty(node) => match settled(seen, node, now) {
                 Verdict::Holds => empty(seen, node),
+                other => other,
+            },
+            Self::GivenUp(node) => match settled(seen, node, now) {
+                Verdict::Holds => given_up(seen, node, now),
                 other => other,
             },
             Self::LaidOut { node, laid_out } => laid_out_as(seen, node, laid_out),
@@ -252,6 +269,24 @@ fn empty(seen: &Observed, node: &NodeName) -> Verdict {
         None => Verdict::Holds,
         Some(left) => not_yet(format!("still on {node}: {left}")),
     }
+}
+
+fn given_up(seen: &Observed, node: &NodeName, now: Timestamp) -> Verdict {
+    let verdict = empty(seen, node);
+    let is_silent = seen.cluster.nodes.seen().get(node).is_some_and(|found| is_silent(found, now));
+    let left = || on(seen, node).filter(|pod| !pod.had_its_time(now));
+    match verdict {
+        Verdict::NotYet(_) if is_silent => match named(left()) {
+            None => Verdict::Holds,
+            Some(left) => not_yet(format!("{node} does not answer, and these still have time to end: {left}")),
+        },
+        verdict => verdict,
+    }
+}
+
+/// Whether a node has said nothing for so long that nobody waits for it any more.
+pub fn is_silent(node: &NodeSeen, now: Timestamp) -> bool {
+    node.silent_since().is_some_and(|since| now.duration_since(since) >= SILENT)
 }
 
 /// Names that are told before the rest is counted: who waits for pods wants to see which.

@@ -15,7 +15,7 @@ use super::effects::Effects;
 use crate::fleet::policy::Remedy;
 use crate::fleet::standing::TideSpec;
 use crate::ids::{
-    Digest, FleetUid, InstanceId, NodeName, PlanId, PoolName, ReservationId, ReservationName, SlotId, TideName,
+    Digest, FleetUid, InstanceId, NodeName, PlanId, PoolName, ReservationId, ReservationName, SlotId, TideName, Zone,
 };
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct Head {
     pub recalled: BTreeMap<TideName, Recall>,
     /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
     pub lending: BTreeMap<TideName, Timestamp>,
-    /// Tides that lend, as they were when they began: a document that goes meanwhile takes nothing back.
+    /// Tides that lend, and what: a document that goes meanwhile, or lends less, takes nothing back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lent: BTreeMap<TideName, Lent>,
 }
@@ -81,6 +81,9 @@ pub struct Slot {
     pub missing_since: Option<Timestamp>,
     /// Sources of the pool that refused for want of capacity, and when.
     pub refused: BTreeMap<u32, Timestamp>,
+    /// The same by zone, for sources that may be asked in several.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused_zones: BTreeMap<u32, BTreeMap<Zone, Timestamp>>,
     /// What was done about its health, newest last.
     pub remedies: Vec<Treated>,
 }
@@ -197,8 +200,12 @@ impl Recall {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Lent {
     pub since: Timestamp,
+    /// As its document last said, and what an edit took out of that while it is not back.
     pub spec: TideSpec,
-    /// When its document was missed first.
+    /// When the low tide ends, by its document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// When its document was missed first, or was first seen to end the low tide before its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<Timestamp>,
 }
@@ -237,7 +244,7 @@ impl PoolLedger {
     }
 
     /// Only the generations: a name that comes back must not repeat a token.
-    fn emptied(&self) -> PoolLedger {
+    pub(super) fn emptied(&self) -> PoolLedger {
         let slots =
             self.slots.iter().map(|(index, slot)| (*index, Slot { generation: slot.generation, ..Slot::default() }));
         PoolLedger { slots: slots.collect(), removed: Vec::new() }
@@ -405,12 +412,14 @@ impl Ledger {
                 }
                 (slot.missing_since, slot.lost, slot.leaving) = (None, false, false);
                 slot.refused.clear();
+                slot.refused_zones.clear();
             }
             LedgerChange::LaunchRefused { slot, source, at } => {
                 let slot = self.slot_mut(slot);
-                slot.intent = None;
+                let zone = slot.intent.take().map(|intent| intent.request.zone);
                 if let Some(source) = source {
                     slot.refused.insert(*source, *at);
+                    slot.refused_zones.entry(*source).or_default().extend(zone.map(|zone| (zone, *at)));
                 }
             }
             LedgerChange::Adopted { slot, instance, generation, launched } => {
@@ -463,16 +472,7 @@ impl Ledger {
                     *pool = pool.emptied();
                 }
             }
-            LedgerChange::Renamed { from, to } => {
-                let Some(pool) = self.pools.get_mut(from).filter(|pool| pool.is_something()) else { return };
-                let left = pool.emptied();
-                let mut moved = std::mem::replace(pool, left);
-                for (index, known) in self.pools.get(to).iter().flat_map(|known| &known.slots) {
-                    let slot = moved.slots.entry(*index).or_default();
-                    slot.generation = slot.generation.max(known.generation);
-                }
-                self.pools.insert(to.clone(), moved);
-            }
+            LedgerChange::Renamed { from, to } => self.rename(from, to),
             LedgerChange::Treated { slot, treated } => {
                 let slot = self.slot_mut(slot);
                 if !slot.remedies.contains(treated) {

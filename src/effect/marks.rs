@@ -34,6 +34,8 @@ pub const SAVED: &str = "tidewright.dev/work-saved";
 /// mig-manager's order and its answer.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
 pub const MIG_STATE: &str = "nvidia.com/mig.config.state";
+/// How many GPUs a machine has, as GPU feature discovery tells it.
+pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
 /// The device plugin's order.
 pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 

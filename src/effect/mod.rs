@@ -12,6 +12,7 @@ pub mod fact;
 pub mod hash;
 pub mod ledger;
 pub mod marks;
+pub mod rename;
 pub mod seats;
 
 pub use action::*;

@@ -39,11 +39,12 @@ impl Seats {
         let beyond = |known: &&PoolLedger| known.slots.range(target.nodes..).any(|(_, slot)| slot.is_something());
         let Some(known) = known.filter(beyond) else { return Self::default() };
         let none = Slot::default();
-        let own = target.parts.iter().find(|part| part.purpose == Purpose::Own);
-        let own = own.map_or(0..0, |part| part.first..part.first.saturating_add(part.nodes));
+        let own = target.parts.iter().filter(|part| part.purpose == Purpose::Own);
+        let own: Vec<_> = own.map(|part| part.first..part.first.saturating_add(part.nodes)).collect();
+        let is_own = |index: &u32| own.iter().any(|slots| slots.contains(index));
         let worth = Worth::of(observed, now);
         let below = (0..target.nodes).map(|index| (index, known.slots.get(&index).unwrap_or(&none)));
-        let below = below.filter(|(index, slot)| own.contains(index) || !slot.is_something());
+        let below = below.filter(|(index, slot)| is_own(index) || !slot.is_something());
         let above = known.slots.range(target.nodes..).filter(|(_, slot)| slot.is_something());
         let above: Vec<(u32, &Slot)> = above.map(|(index, slot)| (*index, slot)).collect();
         let surplus = above.len();

@@ -11,12 +11,13 @@ use jiff::Timestamp;
 use super::Fleet;
 use super::standing::{LoanSpec, PoolSpec, Standing};
 use super::target::{Part, PoolTarget, Purpose, Target};
+use super::tide::Phase;
 use crate::ids::{LayoutName, PoolName, TideName};
 
 /// What was seen in the slots of pools that have a node, or of which nobody knows.
 pub type Cuts = BTreeMap<PoolName, BTreeMap<u32, CutSeen>>;
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct CutSeen {
     /// What it is cut as, or told to be; none for something else.
     pub layout: Option<LayoutName>,
@@ -24,6 +25,8 @@ pub struct CutSeen {
     pub closed: bool,
     /// It was never lent: how it is cut says nothing yet.
     pub fresh: bool,
+    /// What the work of each queue that has some on it would lose, in GPU-seconds.
+    pub work: BTreeMap<String, u64>,
 }
 
 impl Fleet {
@@ -41,12 +44,25 @@ impl Target {
         let pools = self.pools.iter().map(|(name, pool)| {
             let spec = self.standing.pools.get(name).filter(|_| self.standing.is_recut(name));
             let cuts = cuts.get(name);
-            (
-                name.clone(),
-                spec.map_or_else(|| pool.clone(), |spec| handed_over(&self.standing, name, spec, pool, cuts)),
-            )
+            (name.clone(), spec.map_or_else(|| pool.clone(), |spec| handed_over(self, name, spec, pool, cuts)))
         });
         pools.collect()
+    }
+
+    /// The loan that a node of a pool is cut for, where none is wanted to be cut so: what an edit ended last before
+    /// what is late.
+    pub fn lent_as(&self, pool: &PoolName, layout: &LayoutName) -> Option<(&TideName, &LoanSpec)> {
+        let loans = self.standing.recut(pool).filter(|(_, loan)| loan.layout == *layout);
+        loans.reduce(|known, next| if next.1.ended > known.1.ended { next } else { known })
+    }
+
+    /// What such a node is there for: it is on its way back.
+    pub fn coming_back(&self, tide: &TideName, loan: &LoanSpec) -> Purpose {
+        let phase = self.tides.get(tide).copied().unwrap_or(Phase::High);
+        let times = self.standing.tides.get(tide).and_then(|spec| spec.asks_back(loan.ended, phase));
+        let (hard_at, due) = times.unwrap_or((Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH));
+        let (tide, from, to) = (tide.clone(), loan.from.clone(), loan.to.clone());
+        Purpose::Returning { tide, from, to, hard_at, due }
     }
 }
 
@@ -56,7 +72,7 @@ impl Standing {
         self.recut(pool).next().is_some()
     }
 
-    fn recut<'a>(&'a self, pool: &PoolName) -> impl Iterator<Item = (&'a TideName, &'a LoanSpec)> {
+    pub(super) fn recut<'a>(&'a self, pool: &PoolName) -> impl Iterator<Item = (&'a TideName, &'a LoanSpec)> {
         let own = self.pools.get(pool).map(|spec| (pool.clone(), spec));
         let loans = self.tides.iter().flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan)));
         loans.filter(move |(_, loan)| {
@@ -66,29 +82,34 @@ impl Standing {
 }
 
 fn handed_over(
-    standing: &Standing,
+    target: &Target,
     name: &PoolName,
     spec: &PoolSpec,
     pool: &PoolTarget,
     cuts: Option<&BTreeMap<u32, CutSeen>>,
 ) -> PoolTarget {
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts = Vec::new();
     for part in &pool.parts {
-        for first in part.first..part.first.saturating_add(part.nodes) {
-            let cut = cuts.and_then(|cuts| cuts.get(&first));
-            let (layout, purpose) = whose(standing, name, spec, part, cut);
-            match parts.last_mut().filter(|last| last.layout == layout && last.purpose == purpose) {
-                Some(last) => last.nodes += 1,
-                None => parts.push(Part { first, nodes: 1, layout, purpose }),
-            }
+        for slot in part.first..part.first.saturating_add(part.nodes) {
+            let cut = cuts.and_then(|cuts| cuts.get(&slot));
+            let (layout, purpose) = whose(target, name, spec, part, cut);
+            append(&mut parts, slot, layout, purpose);
         }
     }
     PoolTarget { parts, ..pool.clone() }
 }
 
+/// One more slot behind some parts: neighbours that serve one purpose are one part.
+pub(super) fn append(parts: &mut Vec<Part>, slot: u32, layout: LayoutName, purpose: Purpose) {
+    match parts.last_mut().filter(|last| last.layout == layout && last.purpose == purpose) {
+        Some(last) => last.nodes += 1,
+        None => parts.push(Part { first: slot, nodes: 1, layout, purpose }),
+    }
+}
+
 /// Whose the node of a slot is, and as what.
 fn whose(
-    standing: &Standing,
+    target: &Target,
     name: &PoolName,
     spec: &PoolSpec,
     part: &Part,
@@ -97,26 +118,21 @@ fn whose(
     let as_wanted = || (part.layout.clone(), part.purpose.clone());
     let seen = cut.and_then(|cut| cut.layout.as_ref());
     let is_own = seen == Some(&spec.layout);
+    let in_use = seen.filter(|seen| **seen != spec.layout && **seen != part.layout);
+    let lent_as = || in_use.filter(|_| cut.is_some_and(|cut| !cut.fresh)).and_then(|seen| target.lent_as(name, seen));
+    let late = |(tide, loan): (&TideName, &LoanSpec)| (loan.layout.clone(), target.coming_back(tide, loan));
     match &part.purpose {
         Purpose::Lent { .. } if is_own && part.layout != spec.layout => (spec.layout.clone(), Purpose::Own),
         Purpose::Returning { tide, from, to, .. } => {
             let is = |(by, loan): (&TideName, &LoanSpec)| by == tide && loan.from == *from && loan.to == *to;
             let is_back = cut.is_none_or(|cut| is_own && !cut.closed);
-            if is_back && standing.recut(name).any(is) { (spec.layout.clone(), Purpose::Own) } else { as_wanted() }
+            let back = is_back && target.standing.recut(name).any(is);
+            if back { (spec.layout.clone(), Purpose::Own) } else { as_wanted() }
         }
-        // Late: the tide is high, and it is still cut as it was lent.
-        Purpose::Own if cut.is_some_and(|cut| !cut.fresh) && !is_own => {
-            let late = standing.recut(name).find(|(_, loan)| Some(&loan.layout) == seen);
-            late.map_or_else(as_wanted, |(tide, loan)| (loan.layout.clone(), overdue(tide, loan)))
-        }
-        _ => as_wanted(),
+        // The tide is high, or lends it no more, or cut in another way, and it is still cut as it was lent.
+        Purpose::Own | Purpose::Lent { .. } => lent_as().map_or_else(as_wanted, late),
+        Purpose::Spare => as_wanted(),
     }
-}
-
-/// On its way back, and due already.
-fn overdue(tide: &TideName, loan: &LoanSpec) -> Purpose {
-    let (tide, from, to) = (tide.clone(), loan.from.clone(), loan.to.clone());
-    Purpose::Returning { tide, from, to, hard_at: Timestamp::UNIX_EPOCH, due: Timestamp::UNIX_EPOCH }
 }
 
 #[cfg(test)]
@@ -159,7 +175,8 @@ spec:
     /// What serving is guaranteed and what batch has on loan, with slots 1 and 2 cut in these ways.
     fn promised(now: &str, cuts: [Option<(&str, bool)>; 2]) -> (u32, u32) {
         let fleet = fleet_in("UTC", "2026-03-02T12:00Z", DOCUMENTS);
-        let seen = |(layout, closed): (&str, bool)| CutSeen { layout: Some(layout.into()), closed, fresh: false };
+        let seen =
+            |(layout, closed): (&str, bool)| CutSeen { layout: Some(layout.into()), closed, ..CutSeen::default() };
         let cuts = (1..).zip(cuts).filter_map(|(slot, cut)| Some((slot, seen(cut?)))).collect();
         let target = fleet.promised(&fleet.target_at(at(now)), &Cuts::from([("serve".into(), cuts)]));
         let each = Default::default();

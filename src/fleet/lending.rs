@@ -39,7 +39,9 @@ impl Standing {
 
     /// The circle that a quota is in. Quotas of two cohorts are in none: they cannot stand below one and stay in both.
     pub fn circle_of(&self, quota: &QuotaName) -> Option<Circle> {
+        let is_live = |name| self.quotas.get(name).is_some_and(|quota| !quota.retire);
         let loans = || self.tides.values().flat_map(|tide| &tide.loans).filter(|loan| self.is_as_cut(loan));
+        let loans = || loans().filter(|loan| is_live(&loan.from) && is_live(&loan.to));
         let mut members = BTreeSet::from([quota.clone()]);
         loop {
             let touches = |loan: &&LoanSpec| members.contains(&loan.from) != members.contains(&loan.to);

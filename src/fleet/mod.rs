@@ -7,6 +7,7 @@
 pub mod build;
 pub mod capacity;
 pub mod config;
+pub mod ended;
 pub mod gone;
 pub mod handing;
 pub mod launch;
@@ -18,6 +19,7 @@ pub mod quota;
 pub mod reservation;
 pub mod rules;
 pub mod ruling;
+pub mod seating;
 pub mod standing;
 pub mod target;
 #[cfg(test)]

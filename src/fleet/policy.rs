@@ -64,7 +64,8 @@ pub struct Rule {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Symptom {
-    /// Any of these Xid codes of the NVIDIA driver.
+    /// Any of these Xid codes of the NVIDIA driver. The driver's own verdict comes first, where a condition carries it (Xid
+    /// 154, or `RecommendedAction`): nothing to do, the first rung that boots, or the first one beyond a boot.
     Xid(#[schemars(length(min = 1, max = 100))] Vec<u32>),
     /// A condition of the node.
     Condition(Condition),
@@ -94,7 +95,8 @@ pub enum ConditionStatus {
     Unknown,
 }
 
-/// A node that holds up the others.
+/// A node that holds up the others: a monitor reports it in the node's condition `Straggling`, with a message such as
+/// `ratio=1.41 windows=4`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Straggler {

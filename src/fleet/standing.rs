@@ -189,7 +189,13 @@ pub struct LoanSpec {
     pub nodes: u32,
     pub from: QuotaName,
     pub to: QuotaName,
+    /// The borrower's ClusterQueue: what runs in it is asked back even if its document goes.
+    #[serde(default)]
+    pub queue: String,
     pub layout: LayoutName,
+    /// When the document was seen first that lends it no more, or so much less: from then on it is asked back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -399,7 +405,13 @@ impl Parts {
                 nodes: loan.nodes.value,
                 from: loan.from.value.clone(),
                 to: loan.to.value.clone(),
+                queue: self
+                    .quotas
+                    .get(&loan.to.value)
+                    .map(|quota| quota.cluster_queue.value.clone())
+                    .unwrap_or_default(),
                 layout: loan.layout.as_ref().map_or_else(|| own.clone(), |layout| layout.value.clone()),
+                ended: None,
             })
         });
         let (guard, order) = (tide.guard.clone(), tide.order);

@@ -130,6 +130,19 @@ pub fn opening_at(windows: &[Window], zone: &ZoneName, now: Timestamp) -> Openin
     }
 }
 
+/// The first instant from `now` on at which something of this length may begin and still ends while the windows are
+/// open. None: no window is ever that long.
+pub fn fits_at(windows: &[Window], zone: &ZoneName, now: Timestamp, length: SignedDuration) -> Option<Timestamp> {
+    if windows.is_empty() {
+        return Some(now);
+    }
+    let windows: Vec<&Window> = windows.iter().collect();
+    let soon = now.checked_add(TWO_WEEKS).unwrap_or(Timestamp::MAX);
+    let open = intervals(&windows, &[], &zone.zone(), now, soon);
+    let mut begins = open.into_iter().map(|(start, end)| (start.max(now), end));
+    begins.find(|(start, end)| end.duration_since(*start) >= length).map(|(start, _)| start)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +188,22 @@ mod tests {
         check(&[], "2026-06-08T09:00-07:00", Opening::Open { until: None });
         check(&[window("Mon-Sun", "00:00", "00:00")], "2026-06-08T09:00-07:00", Opening::Open { until: None });
         check(&[window("Mon-Sun", "00:00", "23:00")], "2026-06-08T09:00-07:00", open("2026-06-08T23:00-07:00"));
+    }
+
+    #[test]
+    fn what_does_not_end_in_a_window_begins_in_the_next_that_is_long_enough() {
+        let both = [window("Mon", "10:00", "11:00"), window("Tue", "10:00", "16:00")];
+        let fits = |now: &str, mins: i64| {
+            let zone = "America/Los_Angeles".parse().unwrap();
+            fits_at(&both, &zone, at(now), SignedDuration::from_mins(mins))
+        };
+        assert_eq!(fits("2026-06-08T10:10-07:00", 50), Some(at("2026-06-08T10:10-07:00")));
+        assert_eq!(fits("2026-06-08T10:11-07:00", 50), Some(at("2026-06-09T10:00-07:00")));
+        assert_eq!(fits("2026-06-08T08:00-07:00", 90), Some(at("2026-06-09T10:00-07:00")));
+        assert_eq!(fits("2026-06-09T15:30-07:00", 50), Some(at("2026-06-15T10:00-07:00")));
+        assert_eq!(fits("2026-06-08T08:00-07:00", 361), None);
+        let noon = at("2026-06-08T12:00-07:00");
+        assert_eq!(fits_at(&[], &ZoneName::utc(), noon, SignedDuration::from_hours(999)), Some(noon));
     }
 
     /// 2026-03-08 02:00 becomes 03:00, and 2026-11-01 02:00 becomes 01:00.

@@ -26,7 +26,7 @@ use crate::ids::{PoolName, TierName};
      "message": "TW509: `total` is below what is guaranteed"}
 ]))]
 pub struct QuotaSpec {
-    /// The ClusterQueue to adopt or to create. Absent: the object's name.
+    /// The ClusterQueue to adopt or to create. Absent: the object's name. A Quota that is renamed keeps its queue by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "subdomain"))]
     pub cluster_queue: Option<String>,

@@ -9,9 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::Read;
+use super::{ConditionSeen, Gap, Read};
 use crate::fleet::launch::Taint;
-use crate::fleet::policy::ConditionStatus;
 use crate::ids::{
     ClusterQueueName, Digest, FlavorName, InstanceId, NamespacedName, NodeName, ResourceName, TierName, Uid,
     WorkloadUid,
@@ -26,6 +25,34 @@ pub struct ClusterSeen {
     pub budgets: Read<BTreeMap<NamespacedName, BudgetSeen>>,
     /// The objects of the kinds that we write, ours and others'.
     pub objects: Read<BTreeMap<ObjectKey, ObjectSeen>>,
+    /// The kinds of them that could not be read, where others were: a cluster may have no Kueue, and still has a use for
+    /// priority classes and config maps.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unread: BTreeMap<ObjectKind, Gap>,
+    #[serde(default)]
+    pub others: Others,
+}
+
+impl ClusterSeen {
+    /// Why an object of this kind may be there that was not seen.
+    pub fn gap_of(&self, kind: ObjectKind) -> Option<&Gap> {
+        self.objects.gap().or_else(|| self.unread.get(&kind))
+    }
+
+    /// Why an object of any kind may be.
+    pub fn gap_of_any(&self) -> Option<&Gap> {
+        self.objects.gap().or_else(|| self.unread.values().next())
+    }
+}
+
+/// What other tools own and ours rests on. It is only looked at. Each part is read by itself: who forbids the one need
+/// not forbid the other.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Others {
+    /// The ConfigMap with the file that Kueue was started with; none where there is no such map.
+    pub kueue: Read<Option<Value>>,
+    /// The GPU Operator's ClusterPolicies, as far as they say how GPUs are cut and shared; none without the operator.
+    pub policies: Read<BTreeMap<ObjectKey, Value>>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,18 +65,13 @@ pub struct NodeSeen {
     pub taints: Vec<Taint>,
     pub unschedulable: bool,
     pub ready: bool,
+    /// Since when it is not ready, by its own word or because it says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unready_since: Option<Timestamp>,
     pub allocatable: BTreeMap<ResourceName, i64>,
     /// All but `Ready`.
     pub conditions: BTreeMap<String, ConditionSeen>,
     pub created: Timestamp,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ConditionSeen {
-    pub status: ConditionStatus,
-    pub since: Timestamp,
-    /// Xid codes, where the condition's message names some.
-    pub xids: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -170,8 +192,8 @@ pub enum Rehearsed {
     Refused(String),
 }
 
-/// The kinds of objects that we write.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// The kinds of objects that we write, and one that we only look at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ObjectKind {
     Topology,
     ResourceFlavor,
@@ -184,6 +206,8 @@ pub enum ObjectKind {
     ConfigMap,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
+    /// The GPU Operator's: never written.
+    ClusterPolicy,
 }
 
 /// An object by kind, namespace and name, written `ClusterQueue/vision` or `LocalQueue/vision/main`.
@@ -194,8 +218,15 @@ pub struct ObjectKey {
     pub name: Arc<str>,
 }
 
+impl Others {
+    /// Everything was read, and nothing is there.
+    pub fn none(at: Timestamp) -> Self {
+        Self { kueue: Read::new(None, at), policies: Read::new(BTreeMap::new(), at) }
+    }
+}
+
 impl ObjectKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Topology,
         Self::ResourceFlavor,
         Self::Cohort,
@@ -207,6 +238,7 @@ impl ObjectKind {
         Self::ConfigMap,
         Self::ValidatingAdmissionPolicy,
         Self::ValidatingAdmissionPolicyBinding,
+        Self::ClusterPolicy,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -222,6 +254,7 @@ impl ObjectKind {
             Self::ConfigMap => "ConfigMap",
             Self::ValidatingAdmissionPolicy => "ValidatingAdmissionPolicy",
             Self::ValidatingAdmissionPolicyBinding => "ValidatingAdmissionPolicyBinding",
+            Self::ClusterPolicy => "ClusterPolicy",
         }
     }
 
@@ -238,6 +271,7 @@ impl ObjectKind {
             Self::ValidatingAdmissionPolicy | Self::ValidatingAdmissionPolicyBinding => {
                 "admissionregistration.k8s.io/v1"
             }
+            Self::ClusterPolicy => "nvidia.com/v1",
         }
     }
 }
@@ -281,7 +315,7 @@ impl FromStr for ObjectKey {
             [k, namespace, name] => kind(k).map(|kind| Self::namespaced(kind, namespace, name)),
             _ => None,
         }
-        .ok_or_else(|| format!("`{text}` names no object that we write"))
+        .ok_or_else(|| format!("`{text}` names no object that we know"))
     }
 }
 
@@ -320,7 +354,19 @@ impl PodSeen {
     }
 }
 
+impl PodSeen {
+    /// Whether it was told to end, and has had the time that it was given for that.
+    pub fn had_its_time(&self, now: Timestamp) -> bool {
+        self.terminating.is_some_and(|since| now.duration_since(since).as_secs() >= i64::from(self.grace_secs))
+    }
+}
+
 impl NodeSeen {
+    /// Since when it does not answer; none while it does.
+    pub fn silent_since(&self) -> Option<Timestamp> {
+        (!self.ready).then(|| self.unready_since.unwrap_or(self.created))
+    }
+
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(String::as_str)
     }

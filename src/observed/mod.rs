@@ -6,6 +6,7 @@
 
 pub mod cloud;
 pub mod cluster;
+pub mod condition;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cloud::*;
 pub use cluster::*;
+pub use condition::{ConditionSeen, Slow, Verdict};
 
 use crate::ids::TideName;
 use crate::units::Ratio;
@@ -119,6 +121,9 @@ impl Observed {
             cluster.budgets.gap(),
             cluster.objects.gap(),
         ];
-        all.into_iter().flatten().collect()
+        // Several kinds may be missing for one reason.
+        let mut kinds: Vec<&Gap> = cluster.unread.values().collect();
+        kinds.dedup();
+        all.into_iter().flatten().chain(kinds).collect()
     }
 }

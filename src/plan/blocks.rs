@@ -4,6 +4,8 @@
 //! is unanswered, never twice, and never on our own account: the document names the offer and its fee, or gives a
 //! mandate for one. What was refused needs another word of a person.
 
+use std::collections::BTreeMap;
+
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -13,9 +15,9 @@ use super::reservations::{Located, Wanted};
 use super::steps::{course, step};
 use super::types::{Consent, Offer, Reason, WaitingOn};
 use crate::effect::{Action, Amount, CloudAction, Effects, LedgerChange, Outcome, Purchase, PurchaseRequest, Verb};
-use crate::fleet::reservation::{Approval, Manage};
+use crate::fleet::reservation::{Approval, BlockWindow, Manage};
 use crate::fleet::standing::BlockSpec;
-use crate::ids::ReservationId;
+use crate::ids::{OfferingId, ReservationId, ReservationName};
 use crate::observed::{OfferingSeen, ReservationSeen, ReservationState};
 use crate::units::{Duration, Usd};
 
@@ -105,10 +107,21 @@ fn there(wanted: &Wanted<'_>, block: &BlockSpec, id: &ReservationId, seen: &Rese
     }
 }
 
-/// Pools count on the hours that the document says, so it has to say what the cloud does.
+/// Pools count on the hours that the document says, so it has to say what the cloud does. What was bought cannot be
+/// changed: who writes other hours afterwards is told.
 fn window(wanted: &Wanted<'_>, block: &BlockSpec, id: &ReservationId, seen: &ReservationSeen, draft: &mut Draft) {
     let (Some(start), Some(end)) = (seen.start, seen.end) else { return };
+    let lasts = Duration::secs(u64::try_from(end.duration_since(start).as_secs()).unwrap_or(0));
     let now = format!("`window: {{from: {start}, to: {end}}}`");
+    let (said, write) = otherwise(wanted, block, id, (start, end));
+    if !said.is_empty() {
+        let what = format!(
+            "{id} was bought from {start} to {end}, {lasts}, and a purchase cannot be changed: write {}; for other \
+             hours, write another Reservation",
+            write.join(" and ")
+        );
+        return wanted.person(format!("a Capacity Block with {}", said.join(" and ")), what, draft);
+    }
     match &block.window {
         None => {
             let text = format!(
@@ -116,11 +129,45 @@ fn window(wanted: &Wanted<'_>, block: &BlockSpec, id: &ReservationId, seen: &Res
             );
             draft.note(wanted.on(), text);
         }
+        // It was lengthened since.
         Some(window) if (window.from.0, window.to.0) != (start, end) => {
             draft.note(wanted.on(), format!("{id} runs at other times than its document says: write {now}"));
         }
         Some(_) => {}
     }
+}
+
+/// What the document says of the hours that is not so, and what to write instead. Both are empty where it is as bought,
+/// or as bought and lengthened since.
+fn otherwise(
+    wanted: &Wanted<'_>,
+    block: &BlockSpec,
+    id: &ReservationId,
+    (start, end): (Timestamp, Timestamp),
+) -> (Vec<String>, Vec<String>) {
+    let (mut said, mut write) = (Vec::new(), Vec::new());
+    let lengthened = bought(wanted, Some(id)).next().is_some();
+    let lasts = end.duration_since(start);
+    let near = |asked: SignedDuration| lasts.checked_sub(asked).is_some_and(|off| off.abs() < SLACK);
+    let more = block.extend.as_ref().filter(|_| lengthened).map(|extend| extend.by.signed());
+    let asked = block.duration.signed();
+    if !near(asked) && !more.is_some_and(|more| near(asked.saturating_add(more))) {
+        let lasts = Duration::secs(u64::try_from(lasts.as_secs()).unwrap_or(0));
+        said.push(format!("`duration: {}`", block.duration));
+        write.push(format!("`duration: {lasts}`"));
+    }
+    let day = TimeZone::UTC.to_datetime(start).date();
+    let between = block.start.as_ref().filter(|between| day < between.from.0 || between.to.0 < day);
+    if let Some(between) = between {
+        said.push(format!("`startBetween: {{from: {}, to: {}}}`", between.from.0, between.to.0));
+        write.push(format!("`startBetween: {{from: {day}, to: {day}}}`"));
+    }
+    let is_other = |window: &&BlockWindow| window.from.0 != start || (window.to.0 != end && !lengthened);
+    if let Some(window) = block.window.as_ref().filter(is_other) {
+        said.push(format!("`window: {{from: {}, to: {}}}`", window.from.0, window.to.0));
+        write.push(format!("`window: {{from: {start}, to: {end}}}`"));
+    }
+    (said, write)
 }
 
 fn lengthen(
@@ -205,7 +252,7 @@ impl<'a> Buying<'a> {
             self.show(wanted, None, draft);
             return wanted.person(what, person, draft);
         }
-        match self.choose(wanted) {
+        match self.choose(wanted, &taken(wanted, draft)) {
             Ok(offer) => {
                 self.show(wanted, Some(offer), draft);
                 draft.courses.push(self.purchase(wanted, what, offer));
@@ -213,7 +260,7 @@ impl<'a> Buying<'a> {
             Err(waiting_on) => {
                 self.show(wanted, None, draft);
                 let mut held = super::steps::held(&wanted.on(), what, Reason::Wanted, waiting_on);
-                if let (true, Some(Approval::Mandate(mandate))) = (held.waiting_on.comes_by_itself(), self.approval) {
+                if let (true, Some(Approval::Mandate(mandate))) = (held.waiting_on.is_part_of_it(), self.approval) {
                     let amount =
                         Amount { usd_upfront: mandate.up_to_usd.min(self.max), ..Amount::count(wanted.spec.nodes) };
                     held.effects = Effects::one(Verb::Purchase, wanted.on(), amount);
@@ -223,7 +270,7 @@ impl<'a> Buying<'a> {
         }
     }
 
-    fn choose<'o>(&self, wanted: &Wanted<'o>) -> Result<&'o OfferingSeen, WaitingOn> {
+    fn choose<'o>(&self, wanted: &Wanted<'o>, taken: &Taken) -> Result<&'o OfferingSeen, WaitingOn> {
         let person = |text: String| Err(WaitingOn::Person(text));
         let extends = self.extends.as_ref().map(|(id, _)| id);
         let refused = |purchase: &&Purchase| matches!(purchase.outcome, Outcome::Refused(_));
@@ -240,6 +287,9 @@ impl<'a> Buying<'a> {
                     self.unread(wanted)?;
                     return person(format!("{} is not offered any more: approve another offering", one.id));
                 };
+                if let Some(other) = taken.get(&offer.id) {
+                    return person(format!("{} is for reservation/{other}: approve another offering", offer.id));
+                }
                 if offer.fee != one.fee_usd {
                     let (id, fee, approved) = (&offer.id, offer.fee, one.fee_usd);
                     return person(format!("{id} costs ${fee} now, and ${approved} was approved: approve the new fee"));
@@ -260,7 +310,8 @@ impl<'a> Buying<'a> {
                 self.unread(wanted)?;
                 let fits = self
                     .offers(wanted)
-                    .filter(|offer| offer.fee <= mandate.up_to_usd && self.mismatch(wanted, offer).is_none());
+                    .filter(|offer| offer.fee <= mandate.up_to_usd && self.mismatch(wanted, offer).is_none())
+                    .filter(|offer| !taken.contains_key(&offer.id));
                 let cheapest = fits.min_by(|a, b| (a.fee, a.start, &a.id).cmp(&(b.fee, b.start, &b.id)));
                 let what = format!("an offer that matches, up to ${}", mandate.up_to_usd.min(self.max));
                 cheapest.ok_or(WaitingOn::Capacity { what, retry: None })
@@ -310,10 +361,12 @@ impl<'a> Buying<'a> {
 
     /// Offers of the right kind, the cheapest first, each with what became of it.
     fn show(&self, wanted: &Wanted<'_>, chosen: Option<&OfferingSeen>, draft: &mut Draft) {
+        let taken = taken(wanted, draft);
         let mut offers: Vec<&OfferingSeen> = self.offers(wanted).collect();
         offers.sort_by(|a, b| (a.fee, a.start, &a.id).cmp(&(b.fee, b.start, &b.id)));
         for offer in offers {
             let verdict = match (self.mismatch(wanted, offer), chosen) {
+                (None, _) if taken.contains_key(&offer.id) => format!("for reservation/{}", taken[&offer.id]),
                 (None, Some(one)) if one.id == offer.id => "bought by this plan".into(),
                 (None, Some(one)) => format!("not needed: {} is bought", one.id),
                 (Some(why), _) => why,
@@ -350,6 +403,22 @@ impl<'a> Buying<'a> {
         one.consent = Consent::Asked;
         course(&on, format!("{what}: {} for ${}", offer.id, offer.fee), &reason, vec![one])
     }
+}
+
+/// Offers that another reservation has, or will have when this plan is done: each is sold once.
+type Taken = BTreeMap<OfferingId, ReservationName>;
+
+fn taken(wanted: &Wanted<'_>, draft: &Draft) -> Taken {
+    let ordered = wanted.input.ledger.head.purchases.iter();
+    let ordered = ordered.filter(|purchase| !matches!(purchase.outcome, Outcome::Refused(_)));
+    let steps = draft.courses.iter().flat_map(|course| &course.steps);
+    let planned = steps.filter_map(|step| match &step.action {
+        Action::Cloud(CloudAction::Purchase(request)) => Some(request),
+        _ => None,
+    });
+    let requests = ordered.map(|purchase| &purchase.intent.request).chain(planned);
+    let others = requests.filter(|request| request.reservation != *wanted.name);
+    others.map(|request| (request.offering.clone(), request.reservation.clone())).collect()
 }
 
 /// What the ledger knows of purchases of this block, or of more time for it.

@@ -51,12 +51,13 @@ pub fn cost(input: &PlanInput, steps: &[Step], held: &[Held]) -> Cost {
         sum.step(&prices, step);
     }
     // A pool's nodes are looked at once, however many of them wait to go.
-    let mut going: BTreeMap<&Thing, u32> = BTreeMap::new();
-    for held in held.iter().filter(|held| held.waiting_on.comes_by_itself()) {
+    let mut going: BTreeMap<&Thing, Going> = BTreeMap::new();
+    for held in held.iter().filter(|held| held.waiting_on.is_part_of_it()) {
         sum.held(held, &mut going);
     }
-    for (on, count) in going {
-        sum.hourly -= prices.cheapest(on) * Decimal::from(count);
+    for (on, going) in going {
+        sum.hourly -= prices.cheapest(on) * Decimal::from(going.ended);
+        sum.idle += prices.prepaid(on) * Decimal::from(going.ended.saturating_sub(going.launched));
     }
     let usd = |now: Decimal| Usd(now.max(Decimal::ZERO).normalize());
     let Sums { hourly_now, reserved_now, idle_now, hourly, reserved, idle, upfront } = sum;
@@ -69,6 +70,13 @@ pub fn cost(input: &PlanInput, steps: &[Step], held: &[Held]) -> Cost {
         idle_after: usd((idle_now + idle).min(reserved_now + reserved)),
         upfront: usd(upfront),
     }
+}
+
+/// Nodes of a pool that wait to go, and those that wait to come.
+#[derive(Default)]
+struct Going {
+    ended: u32,
+    launched: u32,
 }
 
 #[derive(Default)]
@@ -125,17 +133,29 @@ impl Sums {
         }
     }
 
-    /// Only bounds are known of what waits: what it adds by the hour, and how many nodes go. A purchase that waits for an
-    /// offer may never come, and is paid for by the plan that makes it.
-    fn held<'h>(&mut self, held: &'h Held, going: &mut BTreeMap<&'h Thing, u32>) {
+    /// Only bounds are known of what waits: what it adds by the hour, and how many nodes go. Of a node that goes and one
+    /// that takes its place nothing is added: it costs what the other did. A purchase that waits for an offer may never
+    /// come, and is paid for by the plan that makes it.
+    fn held<'h>(&mut self, held: &'h Held, going: &mut BTreeMap<&'h Thing, Going>) {
+        let count = |verb: Verb, on: &Thing| {
+            let of = held.effects.0.iter().filter(|(key, _)| key.verb == verb && key.on == *on);
+            of.map(|(_, amount)| amount.count).sum::<u32>()
+        };
+        let replaced = |on: &Thing| count(Verb::Launch, on).min(count(Verb::Terminate, on));
         for (key, amount) in &held.effects.0 {
             match key.verb {
-                Verb::Launch => self.hourly += amount.usd_hour.0,
+                Verb::Launch => {
+                    let more = amount.count.saturating_sub(replaced(&key.on));
+                    self.hourly += amount.usd_hour.0 * Decimal::from(more) / Decimal::from(amount.count.max(1));
+                    going.entry(&key.on).or_default().launched += more;
+                }
                 Verb::Reserve | Verb::Resize => {
                     self.reserved += amount.usd_hour.0;
                     self.idle += amount.usd_hour.0;
                 }
-                Verb::Terminate => *going.entry(&key.on).or_default() += amount.count,
+                Verb::Terminate => {
+                    going.entry(&key.on).or_default().ended += amount.count.saturating_sub(replaced(&key.on));
+                }
                 _ => {}
             }
         }
@@ -188,11 +208,26 @@ impl<'a> Prices<'a> {
 
     /// What one node less of a pool saves at least: nothing, where some of its nodes are prepaid.
     fn cheapest(&self, on: &Thing) -> Decimal {
-        let Thing::Pool(pool) = on else { return Decimal::ZERO };
-        let Some(ledger) = self.input.ledger.pools.get(pool) else { return Decimal::ZERO };
+        self.nodes(on).map(|seen| self.instance(seen)).min().unwrap_or_default()
+    }
+
+    /// What one node less of a pool leaves idle at least: nothing, where some of its nodes are not in a reservation.
+    fn prepaid(&self, on: &Thing) -> Decimal {
+        let idle = |seen: &InstanceSeen| match seen.market {
+            Market::Reserved if seen.state.is_live() => self.on_demand(&seen.instance_type),
+            _ => Decimal::ZERO,
+        };
+        self.nodes(on).map(idle).min().unwrap_or_default()
+    }
+
+    fn nodes(&self, on: &Thing) -> impl Iterator<Item = &'a InstanceSeen> {
+        let ledger = match on {
+            Thing::Pool(pool) => self.input.ledger.pools.get(pool),
+            _ => None,
+        };
         let instances = self.input.observed.cloud.instances.seen();
-        let of = ledger.slots.values().filter_map(|slot| instances.get(slot.instance.as_ref()?));
-        of.map(|seen| self.instance(seen)).min().unwrap_or_default()
+        let slots = ledger.into_iter().flat_map(|ledger| ledger.slots.values());
+        slots.filter_map(|slot| instances.get(slot.instance.as_ref()?))
     }
 }
 

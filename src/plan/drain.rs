@@ -12,11 +12,11 @@ use super::harm::{Gang, gang_of, gpus};
 use super::types::{Consent, Disruption, Reason, Step, WaitingOn};
 use super::view::{SlotView, View};
 use crate::effect::marks::{ASKED, Mark, is_starting};
-use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing, Verb};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing, Verb, is_silent};
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::{Keeper, PodSeen, WorkloadSeen};
+use crate::observed::{Keeper, NodeSeen, PodSeen, WorkloadSeen};
 
 /// How hard a node may be emptied.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +31,8 @@ pub struct Pressure {
     pub takes_unmanaged: bool,
     /// Pods stay whose local data would go with them: a person asked for that.
     pub keeps_local_data: bool,
+    /// The machine is ended afterwards, where it is ours: what its silent kubelet cannot say ends with it.
+    pub ends_machine: bool,
 }
 
 /// For what a node is emptied: what its steps have in common.
@@ -75,20 +77,32 @@ pub fn step_id(verb: &str, subject: impl std::fmt::Display, generation: u32) -> 
 
 /// The steps that empty a slot's node.
 pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, purpose: &Purpose) -> Drain {
-    let Some((node, _)) = slot.node else { return Drain::Whole { steps: Vec::new(), last: None } };
-    let load = load(view, node);
-    if let Some(waiting_on) = blocked(view, &load, purpose.pressure) {
-        // What was begun stays as it is; what was not is not begun.
+    let Some((node, seen)) = slot.node else { return Drain::Whole { steps: Vec::new(), last: None } };
+    let mut load = load(view, node);
+    if let Some(waiting_on) = waits_for_work(view, node, &load, purpose.pressure) {
         return Drain::Partly { steps: Vec::new(), waiting_on };
     }
+    let is_silent = is_silent(seen, view.now);
+    // A gang that has a rank on it is broken already: there is no runtime to promise, and nobody to save its work.
+    let is_broken = is_silent && matches!(purpose.reason, Reason::Sick { .. });
+    let given_up = is_silent && purpose.pressure.ends_machine && !slot.is_existing();
+    let stays = match purpose.pressure.deadline {
+        // The machine goes anyway: whoever can leave it in time does, and the others are named.
+        Some(deadline) if view.now < deadline => set_aside(view, &mut load, purpose.pressure),
+        Some(_) => None,
+        None => match blocked(view, &load, purpose.pressure, is_broken) {
+            // What was begun stays as it is; what was not is not begun.
+            Some(waiting_on) => return Drain::Partly { steps: Vec::new(), waiting_on },
+            None => None,
+        },
+    };
     let generation = slot.generation();
     let mut made = Steps::new(purpose.clone());
     if slot.mark.is_none() {
         let mark = Mark::new(view.now, purpose.why).of(view.fleet);
         let action = Action::Cluster(ClusterAction::Cordon { node: node.clone(), mark });
         // What a node may lose where nobody was let on it is more than what it may lose in service.
-        let is_starting = slot.node.is_some_and(|(_, seen)| is_starting(seen));
-        let requires = is_starting.then(|| Fact::Unopened(node.clone())).into_iter().collect();
+        let requires = is_starting(seen).then(|| Fact::Unopened(node.clone())).into_iter().collect();
         made.push(step_id("cordon", node, generation), action, requires, (1, 2));
     }
     let settled = slot.mark.as_ref().is_some_and(|mark| view.now.duration_since(mark.since) >= SETTLE);
@@ -102,8 +116,9 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     let mut ends: Vec<StepId> = Vec::new();
     for (uid, workload) in &load.workloads {
         made.last.clone_from(&cordoned);
-        suspend(view, &mut made, uid, workload, &holds);
-        ends.extend(made.last.clone());
+        let suspended = suspend(view, &mut made, uid, workload, &holds, is_broken);
+        // Its rank here is seen gone only when the machine is: who waits for that before it ends waits for ever.
+        ends.extend(if given_up { Some(suspended) } else { made.last.clone() });
     }
     made.last.clone_from(&cordoned);
     let (evicted, left) = evict(view, allowance, &load, purpose.pressure);
@@ -117,15 +132,19 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
         made.disturbs(view, hit, &evicted);
         ends.extend(made.last.clone());
     }
-    if let Some(budget) = left {
-        return Drain::Partly { steps: made.steps, waiting_on: WaitingOn::DisruptionBudget(budget) };
+    if let Some(waiting_on) = stays.or(left.map(WaitingOn::DisruptionBudget)) {
+        return Drain::Partly { steps: made.steps, waiting_on };
+    }
+    if let Some(waiting_on) = stuck(view, node, seen).filter(|_| is_silent && !given_up) {
+        return Drain::Partly { steps: made.steps, waiting_on };
     }
     if !idle || !settled {
         if ends.is_empty() {
             ends.extend(cordoned);
         }
         let grace = view.harm.pods_on(node).iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
-        let action = Action::Await(Fact::Empty(node.clone()));
+        let fact = if given_up { Fact::GivenUp(node.clone()) } else { Fact::Empty(node.clone()) };
+        let action = Action::Await(fact);
         made.last = None;
         made.push(step_id("empty", node, generation), action, vec![], (1, 30 + grace));
         if let Some(step) = made.steps.last_mut() {
@@ -183,28 +202,65 @@ pub(super) fn load<'a>(view: &View<'a>, node: &NodeName) -> Load<'a> {
     load
 }
 
+/// The work that a node is waited for, where nobody may be moved.
+fn waits_for_work(view: &View<'_>, node: &NodeName, load: &Load<'_>, pressure: Pressure) -> Option<WaitingOn> {
+    let over = pressure.deadline.is_some_and(|deadline| view.now >= deadline);
+    let stays = !load.workloads.is_empty() || !load.gangs.is_empty() || !load.singles.is_empty();
+    let names = || view.harm.work_on(node).into_iter().collect::<Vec<_>>().join(" and ");
+    (!pressure.moves_work && !over && stays).then(|| WaitingOn::Gang { name: names() })
+}
+
+/// Takes out of a load what cannot leave by itself or may not yet, whole gangs with it, and says what the first of it
+/// waits for.
+fn set_aside(view: &View<'_>, load: &mut Load<'_>, pressure: Pressure) -> Option<WaitingOn> {
+    let mut first = None;
+    let mut moves = |waiting_on: Option<WaitingOn>| {
+        let moves = waiting_on.is_none();
+        first = first.take().or(waiting_on);
+        moves
+    };
+    load.singles.retain(|pod| moves(keeps(pod, pressure)));
+    load.gangs.retain(|gang| moves(view.harm.pods_of(*gang).iter().find_map(|pod| keeps(pod, pressure))));
+    load.workloads.retain(|_, workload| moves(promised(view, workload, pressure).map(too_young)));
+    first
+}
+
+/// Why a pod stays where it is, if it does.
+fn keeps(pod: &PodSeen, pressure: Pressure) -> Option<WaitingOn> {
+    two_budgets(pod, pressure).or_else(|| unmanaged(pod, pressure)).or_else(|| local_data(pod, pressure))
+}
+
+fn too_young(until: Timestamp) -> WaitingOn {
+    WaitingOn::until(until, "its tier promises it a minimum runtime")
+}
+
 /// What stands in the way of even beginning.
-fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure) -> Option<WaitingOn> {
-    if pressure.deadline.is_some_and(|deadline| view.now >= deadline) {
-        return None;
-    }
+fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure, is_broken: bool) -> Option<WaitingOn> {
     let pods = || {
         let gangs = load.gangs.iter().flat_map(|gang| view.harm.pods_of(*gang).iter().copied());
         load.singles.iter().copied().chain(gangs)
     };
-    if !pressure.moves_work {
-        let first = load.workloads.values().next().map(|workload| workload.name.to_string());
-        let name = first.or_else(|| pods().next().map(|pod| pod.name.to_string()));
-        if let Some(name) = name {
-            return Some(WaitingOn::Gang { name });
-        }
-    }
     let first = |check: fn(&PodSeen, Pressure) -> Option<WaitingOn>| pods().find_map(|pod| check(pod, pressure));
     if let Some(waiting_on) = first(two_budgets).or_else(|| first(unmanaged)).or_else(|| first(local_data)) {
         return Some(waiting_on);
     }
-    let too_young = load.workloads.values().filter_map(|workload| promised(view, workload, pressure));
-    too_young.max().map(|at| WaitingOn::until(at, "its tier promises it a minimum runtime"))
+    let whole = load.workloads.values().filter(|_| !is_broken);
+    let promises = whole.filter_map(|workload| promised(view, workload, pressure));
+    promises.max().map(too_young)
+}
+
+/// Pods that were told to end and had their time on a node that says nothing, and stays where it is.
+fn stuck(view: &View<'_>, node: &NodeName, seen: &NodeSeen) -> Option<WaitingOn> {
+    let over = view.harm.pods_on(node).iter().filter(|pod| pod.had_its_time(view.now));
+    let names: Vec<String> = over.map(|pod| pod.name.to_string()).collect();
+    let since = seen.silent_since()?;
+    (!names.is_empty()).then(|| {
+        WaitingOn::Person(format!(
+            "{node} does not answer since {since}, so nobody can see {} gone: see to the machine, or delete its Node \
+             object if it is gone for good",
+            names.join(", ")
+        ))
+    })
 }
 
 /// A pod that the API server never lets go.
@@ -292,14 +348,21 @@ impl Allowance {
     }
 }
 
-/// Asks a workload to save itself where its tier says so, then suspends it, waits until it is gone, and lets it queue
-/// again.
-pub fn suspend(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &WorkloadSeen, holds: &[Fact]) {
+/// Asks a workload to save itself where its tier says so and it is not broken, then suspends it, waits until it is gone,
+/// and lets it queue again. Says which step suspends it.
+pub fn suspend(
+    view: &View<'_>,
+    made: &mut Steps,
+    uid: &WorkloadUid,
+    workload: &WorkloadSeen,
+    holds: &[Fact],
+    is_broken: bool,
+) -> StepId {
     let hard_at = made.purpose.pressure.hard_at;
     let is_hard = hard_at.is_some_and(|hard_at| view.now >= hard_at);
     let checkpoint = view.harm.tier_of(workload).and_then(|(_, tier)| tier.checkpoint.as_ref());
     let mut takes = (2, 60);
-    if let Some(checkpoint) = checkpoint.filter(|one| one.signal == Signal::Annotation && !is_hard) {
+    if let Some(checkpoint) = checkpoint.filter(|one| one.signal == Signal::Annotation && !is_hard && !is_broken) {
         if !workload.marks.contains_key(ASKED) {
             let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
             let action = Action::Cluster(ClusterAction::Ask { workload: uid.clone(), mark });
@@ -312,9 +375,11 @@ pub fn suspend(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &
     }
     let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
     let action = Action::Cluster(ClusterAction::Suspend { workload: uid.clone(), mark });
-    made.push(step_id("suspend", &workload.name, 0), action, holds.to_vec(), takes);
+    let suspended = step_id("suspend", &workload.name, 0);
+    made.push(suspended.clone(), action, holds.to_vec(), takes);
     made.disturbs(view, view.harm.hit_workload(uid), &[]);
     resume(made, uid, workload);
+    suspended
 }
 
 /// Waits until a suspended workload is gone, and lets it queue again: it keeps its place.

@@ -15,14 +15,31 @@ use crate::fleet::launch::Taint;
 use crate::ids::{NodeName, SlotId};
 use crate::observed::NodeSeen;
 
+/// Takes an existing node for a slot. Before that it carries no label of the pool, so nothing of the pool comes to it:
+/// what it has to show first is waited for here.
 pub fn claim(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, made: &mut Steps) {
     let generation = slot.generation() + 1;
+    admitted(view, pool, made, node, (&slot.id, generation));
+    let seen = view.input.observed.cluster.nodes.seen().get(node);
+    if let Some(laid_out) = seen.and_then(|seen| layout::not_shown(view, pool, slot, seen)) {
+        let fact = Fact::LaidOut { node: node.clone(), laid_out };
+        made.push(step_id("shown", &slot.id, generation), Action::Await(fact), vec![], (10, 120));
+    }
     let change = LedgerChange::Claimed { slot: slot.id.clone(), node: node.clone() };
     made.push(step_id("claim", &slot.id, generation), Action::Record(change), vec![Fact::Ready(node.clone())], (1, 2));
     made.with(Effects::one(Verb::Claim, thing(pool.name), Amount::count(1)));
-    let Some(seen) = view.input.observed.cluster.nodes.seen().get(node) else { return };
+    let Some(seen) = seen else { return };
     if let Some(action) = dressing(view, pool, slot, node, seen, false) {
         made.push(step_id("dress", &slot.id, generation), action, vec![Fact::Ready(node.clone())], (1, 2));
+    }
+}
+
+/// Waits until a node shows what the pool's policy asks of one that is to serve.
+pub fn admitted(view: &View<'_>, pool: &PoolView<'_>, made: &mut Steps, node: &NodeName, slot: (&SlotId, u32)) {
+    let conditions = super::health::admission(view, pool);
+    if !conditions.is_empty() {
+        let fact = Fact::Admitted { node: node.clone(), conditions };
+        made.push(step_id("admitted", slot.0, slot.1), Action::Await(fact), vec![], (30, 1200));
     }
 }
 
@@ -61,10 +78,8 @@ pub fn dress(
 ) {
     let on = thing(pool.name);
     let mut made = Steps::new(standing(&on, &reason));
-    let conditions = super::health::admission(view, pool);
-    if remove_starting && !conditions.is_empty() {
-        let fact = Fact::Admitted { node: node.clone(), conditions };
-        made.push(step_id("admitted", &slot.id, slot.generation()), Action::Await(fact), vec![], (30, 1200));
+    if remove_starting || slot.mark.is_some() {
+        admitted(view, pool, &mut made, node, (&slot.id, slot.generation()));
     }
     // Its device plugin may be late; whatever comes to it should find the GPUs.
     let laid_out = layout::wanted(view, pool, slot).map(|(_, laid_out)| laid_out).filter(|_| remove_starting);

@@ -5,6 +5,7 @@ use super::drain::{Purpose, Steps, step_id};
 use super::dress::claim;
 use super::launch::{self, Supply};
 use super::serving::removing;
+use super::silent;
 use super::slots::{Shared, hold, push, record, standing};
 use super::steps::held;
 use super::types::*;
@@ -49,12 +50,11 @@ pub fn empty_slot(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, sha
         Body::Found(id) => {
             let launched = slot.instance.map_or(view.now, |(_, seen)| seen.launched);
             let tagged = slot.instance.and_then(|(_, seen)| seen.tag.as_ref()).map_or(generation, |tag| tag.generation);
-            let answers = slot.record.is_some_and(|record| record.intent.is_some());
-            let (slot_id, instance) = (slot.id.clone(), id.clone());
-            let change = if answers {
-                LedgerChange::Launched { slot: slot_id, instance, at: launched }
-            } else {
-                LedgerChange::Adopted { slot: slot_id, instance, generation: tagged, launched }
+            let asked = slot.record.and_then(|record| record.intent.as_ref()).map(|intent| intent.request.slot.clone());
+            let instance = id.clone();
+            let change = match asked {
+                Some(slot) => LedgerChange::Launched { slot, instance, at: launched },
+                None => LedgerChange::Adopted { slot: slot.id.clone(), instance, generation: tagged, launched },
             };
             record(
                 draft,
@@ -168,7 +168,9 @@ fn consent_of(market: Market, replaces_dead: bool) -> Consent {
 
 /// What was missing and is there again: the next time that it is missing counts from its own beginning.
 pub fn listed_again(view: &View<'_>, draft: &mut Draft) {
-    for (pool, slot) in view.slots() {
+    // A pool that has another name is written of when that is written down.
+    let named = view.slots().filter(|(pool, _)| !view.input.renamed.contains_key(pool.name));
+    for (pool, slot) in named {
         let remembered = slot.record.is_some_and(|record| record.missing_since.is_some());
         let there = slot.instance.is_some() || (slot.is_existing() && slot.node.is_some());
         if remembered && there {
@@ -234,7 +236,11 @@ fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mu
         (false, true) => LedgerChange::Lost { slot: slot.id.clone() },
         (false, false) => LedgerChange::Closed { slot: slot.id.clone() },
     };
-    record(draft, &on, step_id("lost", &slot.id, generation), change, format!("{name} of {} is gone", slot.id));
+    let mut made = Steps::new(standing(&on, &Reason::Bookkeeping));
+    let requires = slot.instance_id().filter(|_| !slot.is_existing()).cloned().map(Fact::Unlisted);
+    let requires = requires.into_iter().collect();
+    made.push(step_id("lost", &slot.id, generation), Action::Record(change), requires, (1, 2));
+    push(draft, &on, vec![], format!("{name} of {} is gone", slot.id), Reason::Bookkeeping, false, made.steps);
 }
 
 /// A node that is on its way: waited for. One that is not wanted any more is given up before it serves, and one that
@@ -267,6 +273,9 @@ fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &
         }
         let sentence = format!("give {} up before it joins", slot.id);
         return push(draft, &on, vec![], sentence, reason.clone(), false, made.steps);
+    }
+    if silent::say(view, pool, slot, draft) {
+        return;
     }
     let reason = Reason::SlotEmpty;
     let mut made = Steps::new(standing(&on, &reason));

@@ -76,6 +76,21 @@ impl<'a> Harm<'a> {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
+    /// The work on a node, by name, each once.
+    pub fn work_on(&self, node: &NodeName) -> BTreeSet<String> {
+        let name = |pod: &PodSeen| match (self.workload(pod), &pod.gang) {
+            (Some(workload), _) => workload.name.to_string(),
+            (None, Some(gang)) => gang.to_string(),
+            (None, None) => pod.name.to_string(),
+        };
+        self.pods_on(node).iter().map(|pod| name(pod)).collect()
+    }
+
+    /// Whether a pod was told to go already, by whomever.
+    pub fn is_leaving(&self, pod: &PodSeen) -> bool {
+        pod.terminating.is_some() || self.workload(pod).is_some_and(|found| !found.active || found.evicted)
+    }
+
     pub fn gang_pods(&self, gang: &GangName) -> &[&'a PodSeen] {
         self.pods_of(Gang::Named(gang))
     }

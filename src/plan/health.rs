@@ -3,15 +3,19 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::view::{PoolView, SlotView, View};
+use crate::effect::marks::is_starting;
 use crate::effect::{Slot, Treated};
-use crate::fleet::policy::{ConditionStatus, Remedy, Rule, Symptom};
+use crate::fleet::policy::{ConditionStatus, Remedy, Rule, Straggler, Symptom};
 use crate::fleet::standing::HealthSpec;
-use crate::observed::NodeSeen;
+use crate::observed::condition::complains;
+use crate::observed::{ConditionSeen, NodeSeen, Verdict};
 
 /// A rung counts for a week.
 const WEEK: SignedDuration = SignedDuration::from_hours(24 * 7);
 /// How long a remedy may take to show: a boot, and the checks after it.
 const HEALS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
+/// The condition in which a monitor reports a node that holds up the others.
+const STRAGGLING: &str = "Straggling";
 /// The rule that a missing admission is remembered by.
 pub const ADMIT_RULE: u32 = u32::MAX - 1;
 
@@ -42,22 +46,30 @@ pub fn sickness(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
     let policy = policy(view, pool)?;
     let struck = policy.rules.iter().enumerate().filter_map(|(place, rule)| {
         let rule_id = u32::try_from(place).unwrap_or(ADMIT_RULE - 1);
-        let (since, symptom) = shows(node, rule)?;
-        let lasts = view.now.duration_since(since) >= rule.r#for.signed();
-        lasts.then(|| rung(view.now, slot.record, rule, rule_id, since, symptom)).flatten()
+        let shown = shows(node, rule)?;
+        let lasts = view.now.duration_since(shown.since) >= rule.r#for.signed();
+        lasts.then(|| rung(view.now, slot.record, rule, rule_id, shown)).flatten()
     });
     struck.max_by_key(|sickness| harshness(sickness.remedy))
 }
 
-/// A node that does not show what it must within the time that the policy gives.
-pub fn not_admitted(view: &View<'_>, pool: &PoolView<'_>, node: &NodeSeen) -> Option<Sickness> {
+/// A node that does not show what it must within the time that the policy gives, from its start or its last boot.
+pub fn not_admitted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeSeen) -> Option<Sickness> {
     let policy = policy(view, pool)?;
+    let since = if is_starting(node) { node.created } else { booted(slot)? };
     let late = policy.admit.iter().find(|admit| {
         let says = node.conditions.get(&admit.condition).is_some_and(|seen| seen.status == ConditionStatus::True);
-        !says && view.now.duration_since(node.created) > admit.within.signed()
+        !says && view.now.duration_since(since) > admit.within.signed()
     })?;
     let symptom = format!("it did not say {} within {}", late.condition, late.within);
     Some(Sickness { remedy: Remedy::Replace, rule: ADMIT_RULE, symptom, begun: None })
+}
+
+/// When a node that is closed for that was last booted.
+fn booted(slot: &SlotView<'_>) -> Option<Timestamp> {
+    slot.mark.as_ref().filter(|mark| mark.why == "reboot")?;
+    let boots = slot.record?.remedies.iter().filter(|one| one.remedy == Remedy::Reboot);
+    boots.map(|one| one.at).max()
 }
 
 fn harshness(remedy: Remedy) -> u8 {
@@ -69,34 +81,66 @@ fn harshness(remedy: Remedy) -> u8 {
     }
 }
 
-/// Since when a node shows a rule's symptom, and in which words.
-fn shows(node: &NodeSeen, rule: &Rule) -> Option<(Timestamp, String)> {
+/// A symptom as a node shows it.
+struct Shown {
+    since: Timestamp,
+    symptom: String,
+    /// What the driver says about it.
+    verdict: Option<Verdict>,
+}
+
+fn shows(node: &NodeSeen, rule: &Rule) -> Option<Shown> {
     match &rule.when {
-        Symptom::Xid(codes) => node.conditions.values().find_map(|seen| {
-            let code = seen.xids.iter().find(|code| codes.contains(code))?;
-            Some((seen.since, format!("Xid {code}")))
-        }),
+        Symptom::Xid(codes) => xid(node, codes),
         Symptom::Condition(wanted) => {
             let seen = node.conditions.get(&wanted.r#type).filter(|seen| seen.status == wanted.status)?;
-            Some((seen.since, format!("{} is {:?}", wanted.r#type, wanted.status)))
+            let symptom = format!("{} is {:?}", wanted.r#type, wanted.status);
+            Some(Shown { since: seen.since, symptom, verdict: None })
         }
-        // Nobody measures steps yet: `Straggling` is what a monitor may say.
-        Symptom::Straggler(_) => {
-            let seen = node.conditions.get("Straggling").filter(|seen| seen.status == ConditionStatus::True)?;
-            Some((seen.since, "it holds up the others".into()))
+        Symptom::Straggler(limit) => {
+            let seen = node.conditions.get(STRAGGLING).filter(|seen| seen.status == ConditionStatus::True)?;
+            let symptom = holds_up(seen, limit)?;
+            Some(Shown { since: seen.since, symptom, verdict: None })
+        }
+    }
+}
+
+/// A code that some condition complains of, unless the driver says that nothing is to be done: it knows the state of the
+/// GPU, and a list of codes does not.
+fn xid(node: &NodeSeen, codes: &[u32]) -> Option<Shown> {
+    let complaints =
+        || node.conditions.iter().filter(|(kind, seen)| complains(kind, seen.status)).map(|(_, seen)| seen);
+    let verdict = complaints().filter_map(|seen| seen.verdict).max();
+    if verdict == Some(Verdict::Nothing) {
+        return None;
+    }
+    complaints().find_map(|seen| {
+        let code = seen.xids.iter().find(|code| codes.contains(code))?;
+        let symptom = match verdict {
+            Some(Verdict::Boot) => format!("Xid {code}, and the driver asks for a reset"),
+            Some(Verdict::Replace) => format!("Xid {code}, and no reset is said to help"),
+            Some(Verdict::Nothing) | None => format!("Xid {code}"),
+        };
+        Some(Shown { since: seen.since, symptom, verdict })
+    })
+}
+
+/// A report with numbers is held against the rule; one without is the monitor's own judgement.
+fn holds_up(seen: &ConditionSeen, limit: &Straggler) -> Option<String> {
+    match &seen.slow {
+        None => Some("it holds up the others".into()),
+        Some(slow) => {
+            let counts = slow.ratio.0 >= limit.slower_than.0 && slow.windows >= limit.windows;
+            counts.then(|| {
+                format!("its steps take {} times as long as the others', {} windows in a row", slow.ratio, slow.windows)
+            })
         }
     }
 }
 
 /// The rung that this occurrence stands on: one further for each earlier one within a week.
-fn rung(
-    now: Timestamp,
-    record: Option<&Slot>,
-    rule: &Rule,
-    rule_id: u32,
-    since: Timestamp,
-    symptom: String,
-) -> Option<Sickness> {
+fn rung(now: Timestamp, record: Option<&Slot>, rule: &Rule, rule_id: u32, shown: Shown) -> Option<Sickness> {
+    let Shown { since, symptom, verdict } = shown;
     let done = || {
         let all = record.into_iter().flat_map(|record| &record.remedies);
         all.filter(|one| one.rule == rule_id && now.duration_since(one.at) < WEEK)
@@ -112,6 +156,17 @@ fn rung(
             return None;
         }
     }
-    let place = done().count().min(rule.then.len().saturating_sub(1));
+    let place = done().count().max(asked(rule, verdict)).min(rule.then.len().saturating_sub(1));
     Some(Sickness { remedy: *rule.then.get(place)?, rule: rule_id, symptom, begun: None })
+}
+
+/// The rung of the ladder that the driver asks for. It chooses among those that are written: a rule that only reports
+/// disturbs nobody, whatever the driver says.
+fn asked(rule: &Rule, verdict: Option<Verdict>) -> usize {
+    let helps = |remedy: &Remedy| match verdict {
+        Some(Verdict::Boot) => *remedy == Remedy::Reboot,
+        Some(Verdict::Replace) => matches!(remedy, Remedy::Quarantine | Remedy::Replace),
+        Some(Verdict::Nothing) | None => false,
+    };
+    rule.then.iter().position(helps).unwrap_or(0)
 }

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::drain::drained_at_most;
 use super::harm::gang_of;
 use super::rollout::Rollout;
-use super::types::{Held, thing};
+use super::types::{Disruption, Held, Reason, thing};
 use super::view::{PoolView, SlotView, View};
 use super::wish::Wish;
-use crate::effect::Effects;
+use crate::effect::{Amount, Effects, Verb};
 use crate::ids::SlotId;
 use crate::observed::PodSeen;
+use crate::units::Usd;
 
 /// What is held for each slot that has to wait.
 pub fn later(
@@ -35,9 +36,16 @@ pub fn later(
         let singles: Vec<&PodSeen> = pods.iter().copied().filter(|pod| gang_of(pod).is_none()).collect();
         if let Some(waiting_on) = rollout.wait.get(id) {
             // Nobody is moved where a node is only taken when it falls free, and nobody knows when that is.
-            let falls_free = !wish.pressure().moves_work && !pods.is_empty();
+            let moves_work = wish.pressure().moves_work;
+            let falls_free = !moves_work && !pods.is_empty();
             let mut effects = if falls_free { Effects::default() } else { wish.effects(&on) };
-            if wish.pressure().moves_work {
+            if let (Wish::Replace { .. }, false) = (wish, falls_free) {
+                let usd_hour = successor_costs(view, pool, slots[id], wish.reason());
+                effects.add(&Effects::one(Verb::Launch, on.clone(), Amount { usd_hour, ..Amount::default() }));
+            }
+            let mut disruption = Disruption::default();
+            if moves_work {
+                disruption = view.harm.hit(pods);
                 let gangs = pods.iter().copied().filter(|pod| gang_of(pod).is_some_and(|gang| told.insert(gang)));
                 let own: Vec<&PodSeen> = singles.iter().copied().chain(gangs).collect();
                 effects.add(&drained_at_most(view, &on, &own));
@@ -48,7 +56,7 @@ pub fn later(
                 wanted: wish.sentence(id, node),
                 reason: wish.reason().clone(),
                 effects,
-                disruption: view.harm.hit(pods),
+                disruption,
                 waiting_on: waiting_on.clone(),
                 done_by: rollout.done_by,
             };
@@ -57,4 +65,13 @@ pub fn later(
         come.add(&drained_at_most(view, &on, &singles));
     }
     held
+}
+
+/// What the next node of a slot costs an hour: as its predecessor, unless it has to leave what is prepaid.
+pub fn successor_costs(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, reason: &Reason) -> Usd {
+    match (reason, slot.instance) {
+        (Reason::Overfull { .. }, _) => pool.spec.shape.on_demand.unwrap_or_default(),
+        (_, Some((_, found))) => super::launch::price(view, pool, found.market, &found.zone),
+        (_, None) => Usd::default(),
+    }
 }

@@ -4,22 +4,25 @@
 //! is reached. One that will give soon (a reservation that is being made, a place that our own dying instance still
 //! holds) is waited for: a second paid node is never launched because the first is slow.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod claims;
 
-use jiff::SignedDuration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
 use rust_decimal::Decimal;
 
 use super::drain::{Steps, step_id};
 use super::types::{WaitingOn, pool_of};
 use super::view::{Body, PoolView, SlotView, View};
-use crate::effect::marks::POOL;
 use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LaunchRequest, Verb, token};
 use crate::fleet::pool::Source;
+use crate::fleet::reservation::Manage;
 use crate::fleet::standing::TermsSpec;
 use crate::ids::{NodeName, PoolName, ReservationId, ReservationName, Zone};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
+use claims::{Claimable, claimable};
 
 /// How long a source that refused is left alone.
 pub const BACK_OFF: SignedDuration = SignedDuration::from_mins(10);
@@ -31,14 +34,20 @@ pub struct Room {
     free: BTreeMap<ReservationId, u32>,
     /// Instances of ours that will give their place back.
     leaving: BTreeMap<ReservationId, u32>,
+    /// Of reservations that are to hold fewer: how many more they may have then. Less than none: so many are too many.
+    smaller: BTreeMap<ReservationId, i64>,
     /// Live instances of a pool by source, and what this plan adds.
     used: BTreeMap<(PoolName, u32), u32>,
     /// What on-demand and spot nodes cost an hour, with what this plan adds.
     pub hourly: Usd,
     /// Nodes that belong to somebody, or will.
     claimed: BTreeSet<NodeName>,
-    /// Nodes that exist and may be claimed by these labels, best first; found when first asked for.
-    existing: BTreeMap<BTreeMap<String, String>, VecDeque<NodeName>>,
+    /// Nodes that exist and may be claimed for a pool by these labels, best first; found when first asked for.
+    existing: BTreeMap<(PoolName, BTreeMap<String, String>), Claimable>,
+    /// Zones in which a source of a pool refused somebody a moment ago.
+    refusals: BTreeSet<(PoolName, u32, Zone)>,
+    /// A placement group does not span zones: where the first of its nodes is, or was asked for, the others go.
+    pinned: BTreeMap<PoolName, Zone>,
 }
 
 /// What a slot gets.
@@ -61,17 +70,22 @@ impl Room {
         let mut room = Self {
             free,
             leaving: BTreeMap::new(),
+            smaller: smaller(view),
             used: BTreeMap::new(),
             hourly: Usd::default(),
             claimed: BTreeSet::new(),
             existing: BTreeMap::new(),
+            refusals: BTreeSet::new(),
+            pinned: BTreeMap::new(),
         };
         for (pool, slot) in view.slots() {
+            room.note_zones(view, pool, slot);
             if let Some((_, found)) = slot.instance.filter(|(_, found)| found.state.is_live()) {
                 if found.state == InstanceState::ShuttingDown
                     && let Some(id) = &found.reservation
                 {
                     *room.leaving.entry(id.clone()).or_insert(0) += 1;
+                    room.smaller.entry(id.clone()).and_modify(|more| *more += 1);
                 } else {
                     let source = source_of(view, pool, found.market, found.reservation.as_ref());
                     *room.used.entry((pool.name.clone(), source)).or_insert(0) += 1;
@@ -86,6 +100,9 @@ impl Room {
                 if let Some(places) = request.reservation.as_ref().and_then(|id| room.free.get_mut(id)) {
                     *places = places.saturating_sub(1);
                 }
+                if let Some(more) = request.reservation.as_ref().and_then(|id| room.smaller.get_mut(id)) {
+                    *more -= 1;
+                }
                 if matches!(request.market, Market::OnDemand | Market::Spot) {
                     room.hourly.0 += price(view, pool, request.market, &request.zone).0;
                 }
@@ -96,6 +113,57 @@ impl Room {
         room
     }
 
+    fn note_zones(&mut self, view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) {
+        for (source, zone, _) in refusals(view, slot) {
+            self.refusals.insert((pool.name.clone(), source, zone.clone()));
+        }
+        let group = view.input.desired.pools.get(pool.name).and_then(|objects| objects.group.as_ref());
+        let there = slot.instance.filter(|(_, found)| found.state.is_live() && found.group.as_ref() == group);
+        let asked = match slot.body {
+            Body::InFlight(intent) => Some(&intent.request.zone),
+            _ => None,
+        };
+        if let Some(zone) = there.map(|(_, found)| &found.zone).or(asked) {
+            self.pin(view, pool, zone);
+        }
+    }
+
+    fn pin(&mut self, view: &View<'_>, pool: &PoolView<'_>, zone: &Zone) {
+        if view.input.desired.pools.get(pool.name).is_some_and(|objects| objects.group.is_some()) {
+            self.pinned.entry(pool.name.clone()).or_insert_with(|| zone.clone());
+        }
+    }
+
+    /// The zones that a pool's node may come to, most wanted first.
+    fn zones(&self, view: &View<'_>, pool: &PoolView<'_>) -> Vec<Zone> {
+        match self.pinned.get(pool.name) {
+            Some(zone) => vec![zone.clone()],
+            None => zones(view, pool),
+        }
+    }
+
+    /// Those in which a source may be asked now, first where it refused nobody of the pool; or when one may be again. A
+    /// zone is left only after a definite no: until then the same request is repeated.
+    fn askable(
+        &self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        slot: &SlotView<'_>,
+        source: u32,
+    ) -> Result<Vec<Zone>, Timestamp> {
+        let mut zones = self.zones(view, pool);
+        let own: BTreeMap<&Zone, Timestamp> = refusals(view, slot)
+            .filter(|(by, zone, _)| *by == source && zones.contains(zone))
+            .map(|(_, zone, until)| (zone, until))
+            .collect();
+        if let Some(first) = own.values().min().filter(|_| own.len() == zones.len()) {
+            return Err(*first);
+        }
+        zones.retain(|zone| !own.contains_key(zone));
+        zones.sort_by_key(|zone| self.refusals.contains(&(pool.name.clone(), source, zone.clone())));
+        Ok(zones)
+    }
+
     /// A slot's node goes before its next one comes: what it cost and the place that it took are free for that one.
     pub fn leaves(&mut self, view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) {
         let Some((_, found)) = slot.instance else { return };
@@ -104,6 +172,20 @@ impl Room {
             *used = used.saturating_sub(1);
         }
         self.hourly.0 -= price(view, pool, found.market, &found.zone).0;
+        if let Some(more) = found.reservation.as_ref().and_then(|id| self.smaller.get_mut(id)) {
+            *more += 1;
+        }
+    }
+
+    /// It does not go after all.
+    pub fn stays(&mut self, view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) {
+        let Some((_, found)) = slot.instance else { return };
+        let source = source_of(view, pool, found.market, found.reservation.as_ref());
+        *self.used.entry((pool.name.clone(), source)).or_insert(0) += 1;
+        self.hourly.0 += price(view, pool, found.market, &found.zone).0;
+        if let Some(more) = found.reservation.as_ref().and_then(|id| self.smaller.get_mut(id)) {
+            *more -= 1;
+        }
     }
 
     /// Where this slot's next node comes from. `freed` is the reservation whose place its own old instance gives back
@@ -119,11 +201,9 @@ impl Room {
         let (mut waiting, mut full) = (None, None);
         for (place, source) in pool.spec.capacity.iter().enumerate() {
             let place = u32::try_from(place).unwrap_or(u32::MAX);
-            let refused = slot.record.and_then(|record| record.refused.get(&place)).copied();
-            let retry = refused.and_then(|at| at.checked_add(BACK_OFF).ok()).filter(|retry| *retry > view.now);
-            if let Some(retry) = retry {
-                let refused = WaitingOn::Capacity { what: describe(view, pool, source), retry: Some(retry) };
-                waiting = Some(both(waiting, refused));
+            if let Some(retry) = self.refused_until(view, pool, slot, place, source) {
+                let what = describe(&self.zones(view, pool), pool, source);
+                waiting = Some(both(waiting, WaitingOn::Capacity { what, retry: Some(retry) }));
                 continue;
             }
             let found = match source {
@@ -132,7 +212,7 @@ impl Room {
                 Source::Spot { max, max_price_percent } => {
                     self.by_the_hour(view, pool, slot, place, *max, Some(*max_price_percent), replaces_dead)
                 }
-                Source::Existing { labels } => self.existing(view, labels),
+                Source::Existing { labels } => self.existing(view, pool, labels),
             };
             match found {
                 Ok(supply) => return supply,
@@ -147,10 +227,30 @@ impl Room {
         Supply::Wait(match (waiting, full) {
             // That the other sources give all that they may is half of the answer.
             (Some(WaitingOn::Capacity { what, retry }), Some(WaitingOn::Budget { name, allowed, used })) => {
-                WaitingOn::Capacity { what: format!("{what}, and {name} are {used} of {allowed}"), retry }
+                let number = if used > allowed {
+                    format!("{used}, and {allowed} may be")
+                } else {
+                    format!("{used} of {allowed}")
+                };
+                WaitingOn::Capacity { what: format!("{what}, and {name} are {number}"), retry }
             }
             (waiting, full) => waiting.or(full).unwrap_or_else(nothing),
         })
+    }
+
+    /// When a source that has just refused this slot everywhere may be asked again.
+    fn refused_until(
+        &self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        slot: &SlotView<'_>,
+        place: u32,
+        source: &Source,
+    ) -> Option<Timestamp> {
+        match source {
+            Source::OnDemand { .. } | Source::Spot { .. } => self.askable(view, pool, slot, place).err(),
+            Source::Reservation(_) | Source::Existing { .. } => left_alone(view, *slot.record?.refused.get(&place)?),
+        }
     }
 
     /// `Err` with whether to wait for it rather than look further.
@@ -194,6 +294,9 @@ impl Room {
         {
             return Err((capacity(format!("{what}, which ends soon")), false));
         }
+        if self.smaller.get(id).is_some_and(|more| *more <= 0) {
+            return Err((capacity(format!("{what}, which is to hold fewer")), false));
+        }
         let own = freed == Some(id);
         let free = self.free.entry(id.clone()).or_insert(0);
         let place = || Some(Fact::Free { reservation: id.clone(), places: 1 });
@@ -211,7 +314,9 @@ impl Room {
             *leaving -= 1;
             place()
         };
+        self.smaller.entry(id.clone()).and_modify(|more| *more -= 1);
         let market = if is_block { Market::Block } else { Market::Reserved };
+        self.pin(view, pool, &seen.zone);
         let request = self.request(view, pool, slot, source, market, seen.zone.clone(), Some(id.clone()), None);
         Ok(Supply::Launch { request: Box::new(request), usd_hour: Usd::default(), wait_for })
     }
@@ -229,11 +334,11 @@ impl Room {
     ) -> Result<Supply, (WaitingOn, bool)> {
         let market = if spot.is_some() { Market::Spot } else { Market::OnDemand };
         let what = format!("{} nodes for pool/{}", if spot.is_some() { "spot" } else { "on-demand" }, pool.name);
+        let zones = self.askable(view, pool, slot, place).unwrap_or_default();
         let used = self.used.entry((pool.name.clone(), place)).or_insert(0);
         if *used >= max {
             return Err((WaitingOn::Budget { name: what, allowed: max, used: *used }, false));
         }
-        let zones = zones(view, pool);
         let on_demand = pool.spec.shape.on_demand.unwrap_or_default();
         let max_price = spot.map(|percent| Usd(on_demand.0 * Decimal::from(percent) / Decimal::ONE_HUNDRED));
         let prices = zones.iter().map(|zone| (price(view, pool, market, zone), zone));
@@ -254,18 +359,27 @@ impl Room {
         }
         *used += 1;
         self.hourly = wanted;
+        self.pin(view, pool, &zone);
         let request = self.request(view, pool, slot, place, market, zone, None, max_price);
         Ok(Supply::Launch { request: Box::new(request), usd_hour, wait_for: None })
     }
 
-    fn existing(&mut self, view: &View<'_>, labels: &BTreeMap<String, String>) -> Result<Supply, (WaitingOn, bool)> {
-        let free = self.existing.entry(labels.clone()).or_insert_with(|| claimable(view, labels));
-        while let Some(name) = free.pop_front() {
+    fn existing(
+        &mut self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Supply, (WaitingOn, bool)> {
+        let key = (pool.name.clone(), labels.clone());
+        let claimable = self.existing.entry(key).or_insert_with(|| claimable(view, pool, labels));
+        while let Some(name) = claimable.free.pop_front() {
             if self.claimed.insert(name.clone()) {
                 return Ok(Supply::Claim(name));
             }
         }
-        Err((WaitingOn::Capacity { what: "an existing node with its labels".into(), retry: None }, false))
+        // One that is passed over makes people wonder.
+        let but = claimable.misfit.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+        Err((WaitingOn::Capacity { what: format!("an existing node with its labels{but}"), retry: None }, false))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -302,20 +416,18 @@ impl Room {
     }
 }
 
-/// Nodes with these labels that serve nobody's pool: those that nobody uses first, then by name.
-fn claimable(view: &View<'_>, labels: &BTreeMap<String, String>) -> VecDeque<NodeName> {
-    let (quarantined, drains) = (&view.input.ledger.head.quarantined, &view.input.ledger.head.drains);
-    let nodes = view.input.observed.cluster.nodes.seen().iter().filter(|(name, node)| {
-        node.ready
-            && !node.unschedulable
-            && !node.labels.contains_key(POOL)
-            && labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-            && !quarantined.contains_key(*name)
-            && !drains.contains_key(*name)
+/// How many more each reservation may have that is to be made smaller: its places beyond that are given to nobody.
+fn smaller(view: &View<'_>) -> BTreeMap<ReservationId, i64> {
+    let reservations = view.standing.reservations.iter().filter(|(_, spec)| {
+        spec.manage == Manage::Full && matches!(spec.terms, TermsSpec::OnDemand { cancel: false, .. })
     });
-    let mut free: Vec<(bool, &NodeName)> = nodes.map(|(name, _)| (!view.harm.pods_on(name).is_empty(), name)).collect();
-    free.sort_unstable();
-    free.into_iter().map(|(_, name)| name.clone()).collect()
+    let found = reservations.filter_map(|(name, spec)| {
+        let id = super::reservations::id_of(view.input, name)?;
+        let seen = view.input.observed.cloud.reservations.seen().get(&id)?;
+        let more = i64::from(spec.nodes) - i64::from(super::reservations::used(seen));
+        (spec.nodes < seen.total).then_some((id, more))
+    });
+    found.collect()
 }
 
 /// The steps of a launch: its template and group, the place, the request.
@@ -370,6 +482,19 @@ fn prepare(view: &View<'_>, pool: &PoolView<'_>, made: &mut Steps) -> Vec<crate:
     }
     made.last = last;
     ids
+}
+
+/// Who refused a slot a moment ago, in which zone, and until when it is left alone.
+fn refusals<'a>(view: &View<'_>, slot: &SlotView<'a>) -> impl Iterator<Item = (u32, &'a Zone, Timestamp)> {
+    let sources = slot.record.into_iter().flat_map(|record| &record.refused_zones);
+    sources.flat_map(move |(source, zones)| {
+        zones.iter().filter_map(move |(zone, at)| Some((*source, zone, left_alone(view, *at)?)))
+    })
+}
+
+/// Until when whoever refused at an instant is not asked again, if that is still to come.
+fn left_alone(view: &View<'_>, refused: Timestamp) -> Option<Timestamp> {
+    refused.checked_add(BACK_OFF).ok().filter(|until| *until > view.now)
 }
 
 /// The zones that a pool's node may come to, most wanted first: what the documents say, else those that the cloud has
@@ -431,8 +556,8 @@ fn both(first: Option<WaitingOn>, next: WaitingOn) -> WaitingOn {
 }
 
 /// What the cloud was asked for and had none of.
-fn describe(view: &View<'_>, pool: &PoolView<'_>, source: &Source) -> String {
-    let zones: Vec<String> = zones(view, pool).iter().map(ToString::to_string).collect();
+fn describe(zones: &[Zone], pool: &PoolView<'_>, source: &Source) -> String {
+    let zones: Vec<String> = zones.iter().map(ToString::to_string).collect();
     let nodes = format!("{} in {}", pool.spec.shape.instance_type, zones.join(" or "));
     match source {
         Source::Reservation(name) => format!("room in reservation/{name}"),

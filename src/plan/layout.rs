@@ -10,18 +10,19 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::drain::{Steps, step_id};
-use super::types::pool_of;
+use super::objects::{self, written_by};
+use super::types::{WaitingOn, pool_of};
 use super::view::{PoolView, SlotView, View};
-use crate::compile::cuts;
 pub use crate::compile::cuts::is_never_cut;
-use crate::effect::marks::{MIG_CONFIG, MIG_STATE, is_starting};
+use crate::compile::{cuts, files};
+use crate::effect::marks::{GPU_COUNT, MIG_CONFIG, MIG_STATE, is_starting};
 use crate::effect::{
-    Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Treated, Verb, allocatable_is,
+    Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Object, Treated, Verb, allocatable_is,
 };
 use crate::fleet::policy::Remedy;
 use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::{NodeSeen, ObjectKind};
+use crate::observed::{NodeSeen, ObjectKey};
 
 /// The rule that an order to mig-manager is remembered by: it belongs to no policy.
 pub const CUT_RULE: u32 = u32::MAX;
@@ -71,6 +72,23 @@ pub fn current<'a>(view: &View<'a>, pool: &PoolView<'_>, node: &NodeSeen) -> Opt
     cuts::current(&view.input.desired.pools.get(pool.name)?.layouts, node)
 }
 
+/// How many GPUs a machine has that is not what a pool asks for. What nobody cut shows its GPUs as they are: by the label
+/// of GPU feature discovery, or by too few of them; one that shows none may only be starting.
+pub fn misfit(pool: &PoolView<'_>, node: &NodeSeen) -> Option<u32> {
+    let wanted = pool.spec.shape.gpus;
+    let counted = node.labels.get(GPU_COUNT).and_then(|count| count.parse().ok());
+    let whole = WHOLE.iter().filter_map(|name| node.allocatable.get(*name)).sum::<i64>();
+    let shown = u32::try_from(whole).ok().filter(|shown| (1..wanted).contains(shown));
+    counted.or(shown).filter(|found| *found != wanted && is_never_cut(node))
+}
+
+/// What a machine has and what a pool asks for, in words.
+pub fn misfit_words(pool: &PoolView<'_>, node: &NodeName, found: u32) -> String {
+    let shape = &pool.spec.shape;
+    let gpus = |count: u32| if count == 1 { "1 GPU".into() } else { format!("{count} GPUs") };
+    format!("{node} has {}, and a {} has {}", gpus(found), shape.instance_type, gpus(shape.gpus))
+}
+
 /// Whether a node that is starting and shows no GPUs yet will show what is wanted by itself: whole ones.
 fn is_coming(view: &View<'_>, node: &NodeSeen, wanted: &LaidOut) -> bool {
     let starting = is_starting(node);
@@ -80,6 +98,16 @@ fn is_coming(view: &View<'_>, node: &NodeSeen, wanted: &LaidOut) -> bool {
     // With mig-manager there is another way to the same end; without it there is only waiting.
     let in_time = wanted.labels.is_empty() || view.now.duration_since(node.created) < CUT_TAKES;
     starting && is_never_cut(node) && !shows_any && wanted.allocatable.keys().all(is_whole) && in_time
+}
+
+/// What a node has to show that was never cut and shows no GPUs at all: whole ones, because its device plugin is not up.
+pub fn not_shown(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeSeen) -> Option<LaidOut> {
+    let (_, wanted) = self::wanted(view, pool, slot)?;
+    let mut names = wanted.allocatable.keys().chain(&wanted.absent);
+    let shows_any = names.clone().any(|name| node.allocatable.get(name).is_some_and(|amount| *amount > 0));
+    let whole = names.find(|name| WHOLE.contains(&name.as_str())).filter(|_| !shows_any && is_never_cut(node))?;
+    let allocatable = BTreeMap::from([(whole.clone(), i64::from(pool.spec.shape.gpus))]);
+    Some(LaidOut { labels: BTreeMap::new(), allocatable, absent: Vec::new() })
 }
 
 pub fn state(view: &View<'_>, slot: &SlotView<'_>, node: &NodeSeen, wanted: &LaidOut) -> CutState {
@@ -142,10 +170,14 @@ pub fn steps(
     state: CutState,
 ) {
     let generation = slot.generation();
-    let ordered = not_before(view, slot, state);
+    let files = unwritten(view, laid_out, state);
+    let ordered = not_before(view, slot, state, !files.is_empty());
     if let Some(at) = ordered {
         let wait = Action::Await(Fact::After(at));
         made.push(step_id("mounted", &slot.id, generation), wait, vec![], (1, 120));
+        if let Some(step) = made.steps.last_mut() {
+            step.after.extend(files.iter().map(|file| written_by(file)));
+        }
     }
     if state != CutState::Underway {
         let rule = if state == CutState::Again { AGAIN_RULE } else { CUT_RULE };
@@ -167,23 +199,35 @@ pub fn steps(
     made.push(step_id("laid-out", &slot.id, generation), Action::Await(fact), vec![], (60, 600));
 }
 
+/// The files that have to be written before a cut is ordered: those that lack the entry which its label names. One that
+/// is told before fails, however long it waits.
+fn unwritten<'a>(view: &View<'a>, laid_out: &LaidOut, state: CutState) -> Vec<&'a Object> {
+    if state == CutState::Underway {
+        return Vec::new();
+    }
+    let seen = view.input.observed.cluster.objects.seen();
+    let missing = laid_out.labels.iter().filter(|(label, entry)| !files::has(seen, label, entry));
+    let missing: Vec<ObjectKey> = missing.filter_map(|(label, _)| files::file(label)).collect();
+    view.input.desired.objects.iter().filter(|object| missing.contains(&object.key)).collect()
+}
+
+/// What the order of a cut waits for, where a file that it needs cannot be written now.
+pub fn stuck(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, state: CutState) -> Option<WaitingOn> {
+    let (_, laid_out) = wanted(view, pool, slot)?;
+    unwritten(view, laid_out, state).into_iter().find_map(|file| objects::stuck(view.input, file))
+}
+
 /// When a cut may be ordered, where that is later than now.
-fn not_before(view: &View<'_>, slot: &SlotView<'_>, state: CutState) -> Option<Timestamp> {
-    let at = match state {
-        CutState::NotOrdered => {
-            let seen = view.input.observed.cluster.objects.seen();
-            let mut files = view.input.desired.objects.iter().filter(|one| one.key.kind == ObjectKind::ConfigMap);
-            let changes =
-                files.any(|one| seen.get(&one.key).and_then(|seen| seen.written.as_ref()) != Some(&one.digest));
-            changes.then(|| view.now.checked_add(MOUNTS_WITHIN).ok()).flatten()
-        }
+fn not_before(view: &View<'_>, slot: &SlotView<'_>, state: CutState, is_written: bool) -> Option<Timestamp> {
+    let mounted = is_written.then(|| view.now.checked_add(MOUNTS_WITHIN).ok()).flatten();
+    let again = match state {
         CutState::Again => {
             let last = orders(view, slot).iter().map(|one| one.at).max();
             last.and_then(|at| at.checked_add(AGAIN_AFTER).ok())
         }
         _ => None,
     };
-    at.filter(|at| *at > view.now)
+    mounted.max(again).filter(|at| *at > view.now)
 }
 
 /// Slices of each profile that a pool has to keep up, and how many would be left without some of its nodes.

@@ -3,20 +3,19 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, resume, step_id};
 use super::types::*;
-use super::view::{Body, SlotView, View};
+use super::view::{Body, LISTED_WITHIN, SlotView, View};
 use crate::effect::marks::{ASKED, CORDON, Mark, SUSPENDED};
 use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange, PoolLedger, Thing};
-use crate::ids::{NodeName, PoolName, SlotId};
+use crate::ids::{NodeName, PoolName, SlotId, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, WorkloadSeen};
 
-/// A launch that was heard is listed within this.
-const SHOWS_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+const RENAME: &str = "rename";
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let reason = Reason::LeftOver;
@@ -134,13 +133,9 @@ fn is_reclaimed(draft: &Draft, name: &str) -> bool {
 pub fn pools(view: &View<'_>, draft: &mut Draft) {
     let ledger = &view.input.ledger;
     let targets = &view.input.target.pools;
-    let renamed: BTreeSet<&PoolName> = targets.values().filter_map(|target| target.renamed_from.as_ref()).collect();
     for (name, known) in
         ledger.pools.iter().filter(|(name, known)| known.is_something() && !targets.contains_key(*name))
     {
-        if renamed.contains(name) {
-            continue;
-        }
         let held = known.slots.values().filter(|slot| slot.is_something()).count();
         draft.released.push(Released {
             what: format!("pool/{name}"),
@@ -168,11 +163,41 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
         let change = LedgerChange::Forgotten { pool: name.clone() };
         bookkeeping(draft, name, "forget", change, wanted);
     }
-    for (name, target) in targets {
-        let from = target.renamed_from.as_ref().filter(|from| is_renamed(view, from));
-        if let Some(from) = from {
-            let change = LedgerChange::Renamed { from: from.clone(), to: name.clone() };
-            bookkeeping(draft, name, "rename", change, format!("pool/{from} is now pool/{name}"));
+    for (name, from) in &view.input.renamed {
+        let wanted = format!("pool/{from} is now pool/{name}");
+        if let Some(answer) = view.pools.get(name).and_then(|pool| pool.slots.iter().find_map(answer)) {
+            let waiting_on = WaitingOn::Step(answer);
+            draft.held.push(super::steps::held(&thing(name), wanted, Reason::Bookkeeping, waiting_on));
+            continue;
+        }
+        let change = LedgerChange::Renamed { from: from.clone(), to: name.clone() };
+        bookkeeping(draft, name, RENAME, change, wanted);
+    }
+}
+
+/// The step that brings the answer to a slot's open request. It was made for the old name and is sent again under it,
+/// so that it makes no second node: the new name waits for that.
+fn answer(slot: &SlotView<'_>) -> Option<StepId> {
+    let intent = slot.record?.intent.as_ref()?;
+    Some(match slot.body {
+        Body::Found(_) => step_id("adopt", &slot.id, slot.generation()),
+        _ => step_id("launch", &slot.id, intent.request.generation),
+    })
+}
+
+/// What a pool wants beside its new name waits until that is written down: our memory has its slots under the old one.
+pub fn after_rename(view: &View<'_>, pool: &PoolName, courses: Vec<Course>, draft: &mut Draft) {
+    let Some(from) = view.input.renamed.get(pool) else { return draft.courses.extend(courses) };
+    let answers = |step: &Step| match &step.action {
+        Action::Cloud(CloudAction::Launch(request)) => request.slot.pool == *from,
+        Action::Record(LedgerChange::Launched { slot, .. }) => slot.pool == *from,
+        _ => false,
+    };
+    for course in courses {
+        if course.steps.iter().any(answers) {
+            draft.courses.push(course);
+        } else {
+            draft.held.push(course.held(WaitingOn::Step(step_id(RENAME, pool, 0))));
         }
     }
 }
@@ -181,7 +206,7 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
 /// again: that could make a node that no document wants.
 fn answered_by(view: &View<'_>, known: &PoolLedger) -> Option<Timestamp> {
     let asked = known.slots.values().filter_map(|slot| slot.intent.as_ref());
-    let until = asked.filter_map(|intent| intent.at.checked_add(SHOWS_WITHIN).ok()).max();
+    let until = asked.filter_map(|intent| intent.at.checked_add(LISTED_WITHIN).ok()).max();
     until.filter(|until| view.now < *until)
 }
 
@@ -198,12 +223,6 @@ fn drain_forgotten(draft: &mut Draft, pool: &PoolName, known: &PoolLedger) {
         let wanted = format!("empty pool/{pool}");
         draft.courses.push(Course { on, nodes: Vec::new(), wanted, reason, has_deadline: false, steps: made.steps });
     }
-}
-
-/// Whether a pool's nodes are still remembered under its old name.
-pub fn is_renamed(view: &View<'_>, from: &PoolName) -> bool {
-    let has = |name: &PoolName| view.input.ledger.pools.get(name).is_some_and(crate::effect::PoolLedger::is_something);
-    has(from) && !view.input.target.pools.contains_key(from)
 }
 
 fn bookkeeping(draft: &mut Draft, pool: &PoolName, verb: &str, change: LedgerChange, wanted: String) {

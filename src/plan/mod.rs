@@ -20,10 +20,13 @@ pub mod layout;
 pub mod marks;
 pub mod objects;
 pub mod order;
+pub mod others;
+pub mod overfull;
 pub mod reservations;
 pub mod rollout;
 pub mod serving;
 pub mod shrink;
+pub mod silent;
 pub mod slots;
 pub mod steps;
 pub mod survey;
@@ -38,6 +41,7 @@ pub mod wish;
 pub use types::*;
 
 use draft::Draft;
+use overfull::Overfull;
 use view::View;
 
 use crate::effect::{Effects, digest_of};
@@ -45,17 +49,19 @@ use crate::effect::{Effects, digest_of};
 /// The plan for an input: the same for the same, byte for byte.
 pub fn plan(input: &PlanInput) -> Plan {
     let view = View::new(input);
+    let overfull = Overfull::of(&view);
     let mut draft = Draft::default();
     // What is asked of one node has nothing to do with what is bought, written or coming.
     let is_whole = input.only_node.is_none();
     if is_whole {
-        reservations::plan(input, &mut draft);
+        reservations::plan(input, &overfull, &mut draft);
         marks::pools(&view, &mut draft);
         empty::listed_again(&view, &mut draft);
     }
-    slots::plan(&view, &mut draft);
+    slots::plan(&view, &overfull, &mut draft);
     if is_whole {
         objects::plan(input, &view.harm, &mut draft);
+        others::plan(input, &mut draft);
     }
     tide::plan(&view, &mut draft);
     marks::plan(&view, &mut draft);
@@ -68,7 +74,7 @@ pub fn plan(input: &PlanInput) -> Plan {
     let steps = order::flatten(draft.courses, &mut held);
     let mut effects = Effects::default();
     steps.iter().for_each(|step| effects.add(&step.effects));
-    held.iter().filter(|one| one.waiting_on.comes_by_itself()).for_each(|one| effects.add(&one.effects));
+    held.iter().filter(|one| one.waiting_on.is_part_of_it()).for_each(|one| effects.add(&one.effects));
     let digest = effects.digest();
     gates::name_approval(&mut held, &digest);
     let cost = cost::cost(input, &steps, &held);

@@ -5,8 +5,10 @@
 //! loses our mark; only `retire: true` deletes. `quotas` says what a change of amounts does, `judge` what one object
 //! needs.
 
-mod bodies;
+pub(super) mod bodies;
+pub mod fields;
 mod judge;
+mod never;
 mod over;
 mod quotas;
 
@@ -21,14 +23,18 @@ use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
 use crate::fleet::tide::Phase;
 use crate::ids::{PoolName, QuotaName, StepId};
-use crate::observed::{ObjectKey, ObjectKind, ObjectSeen, Rehearsed};
+use crate::observed::{Gap, ObjectKey, ObjectKind, ObjectSeen, Rehearsed};
+pub(super) use judge::kubectl;
+pub use judge::written_by;
 use judge::{Change, Judged};
 use quotas::{Pair, Shift};
 
 pub fn plan(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
     let mut stuck = Stuck::new();
     let mut changes = changes(input, &mut stuck, draft);
+    never::say(input, &changes, draft);
     hold_what_runs(input, &mut changes, &mut stuck, draft);
+    hold_half_a_tier(input, &mut changes, &mut stuck, draft);
     let retired = retired(input, draft);
     hold_what_waits(input, &mut changes, &stuck, draft);
     hold_what_is_too_much(input, &mut changes, &retired, draft);
@@ -36,10 +42,24 @@ pub fn plan(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
     write(input, &changes, &retired, &mut hits, draft);
     delete(input, &retired, &changes, draft);
     let_go(input, draft);
+    say_what_is_staged(input, draft);
 }
 
 /// What is wanted of an object and waits, and on what.
 type Stuck<'a> = BTreeMap<&'a ObjectKey, WaitingOn>;
+
+/// What an object that is wanted waits for, where it cannot be written now.
+pub fn stuck(input: &PlanInput, wanted: &Object) -> Option<WaitingOn> {
+    match judge::judge(input, wanted) {
+        Judged::Same => None,
+        Judged::Unread(gap) => Some(WaitingOn::Unread(gap.clone())),
+        Judged::Held(held) => Some(held.waiting_on),
+        Judged::Change(change) => match input.observed.rehearsed.get(&wanted.key) {
+            Some(Rehearsed::Refused(why)) if !change.replaces => Some(WaitingOn::Person(why.clone())),
+            _ => None,
+        },
+    }
+}
 
 /// The part of the fleet that an object belongs to.
 pub fn thing_of(input: &PlanInput, key: &ObjectKey) -> Thing {
@@ -68,16 +88,20 @@ pub fn thing_of(input: &PlanInput, key: &ObjectKey) -> Thing {
 /// What differs, object by object; what cannot be changed is held at once.
 fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -> Vec<Change<'a>> {
     let mut changes = Vec::new();
-    let mut unread: BTreeMap<Thing, Vec<&ObjectKey>> = BTreeMap::new();
+    let mut unread: BTreeMap<Thing, (&Gap, Vec<&ObjectKey>)> = BTreeMap::new();
     for wanted in &input.desired.objects {
         match judge::judge(input, wanted) {
             Judged::Same => {}
-            Judged::Unread => unread.entry(thing_of(input, &wanted.key)).or_default().push(&wanted.key),
+            Judged::Unread(gap) => {
+                unread.entry(thing_of(input, &wanted.key)).or_insert((gap, Vec::new())).1.push(&wanted.key);
+            }
             Judged::Held(held) => {
                 stuck.insert(&wanted.key, held.waiting_on.clone());
                 draft.held.push(*held);
             }
             Judged::Change(change) => match input.observed.rehearsed.get(&wanted.key) {
+                // The server was asked for a change in place, which nobody wants.
+                Some(Rehearsed::Refused(_)) if change.replaces => changes.push(*change),
                 Some(Rehearsed::Refused(why)) => {
                     let waits = WaitingOn::Person(why.clone());
                     stuck.insert(&wanted.key, waits.clone());
@@ -92,24 +116,34 @@ fn changes<'a>(input: &'a PlanInput, stuck: &mut Stuck<'a>, draft: &mut Draft) -
             },
         }
     }
-    if let Some(gap) = input.observed.cluster.objects.gap() {
-        for (thing, keys) in unread {
-            let more = if keys.len() > 1 { format!(" and {} more", keys.len() - 1) } else { String::new() };
-            let wanted = format!("{}{more} as the documents say", keys[0].words());
-            draft.held.push(held(&thing, wanted, Reason::Wanted, WaitingOn::Unread(gap.clone())));
-        }
+    for (thing, (gap, keys)) in unread {
+        let more = if keys.len() > 1 { format!(" and {} more", keys.len() - 1) } else { String::new() };
+        let wanted = format!("{}{more} as the documents say", keys[0].words());
+        draft.held.push(held(&thing, wanted, Reason::Wanted, WaitingOn::Unread(gap.clone())));
     }
     changes
 }
 
 /// Somebody who stands between us and the server writes another value, and will again.
 fn say_what_admission_changes(input: &PlanInput, wanted: &Object, taken: &Value, draft: &mut Draft) {
-    let differences = bodies::differences(taken, &wanted.body);
-    if !differences.is_empty() {
-        let (ours, theirs) = bodies::words(&differences);
-        let text =
-            format!("{} will not be as written: admission in the cluster makes {theirs} of {ours}", wanted.key.words());
+    if !bodies::covers(taken, &wanted.body) {
+        let (ours, theirs) = fields::sides(&fields::fields(wanted.key.kind, taken, &wanted.body));
+        let key = wanted.key.words();
+        let text = format!("{key} will not be as written, {ours}: admission in the cluster makes it {theirs}");
         draft.note(thing_of(input, &wanted.key), text);
+    }
+}
+
+/// What is written only in part now, and whose end the rest waits for.
+fn say_what_is_staged(input: &PlanInput, draft: &mut Draft) {
+    for staged in &input.desired.staged {
+        let more = if staged.waits.len() > 1 { format!(" and {} more", staged.waits.len() - 1) } else { String::new() };
+        let first = staged.waits.first().map(|name| WaitingOn::Gang { name: format!("{name}{more}") });
+        let gap = || input.observed.cluster.workloads.gap().cloned().map(WaitingOn::Unread);
+        let nobody = || WaitingOn::Person("it is not known whom that waits for".into());
+        let waits = first.or_else(gap).unwrap_or_else(nobody);
+        let thing = thing_of(input, &staged.key);
+        draft.held.push(held(&thing, staged.wanted.clone(), Reason::Wanted, waits));
     }
 }
 
@@ -127,6 +161,23 @@ fn hold_what_runs<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuck
         let more = if holding.len() > 1 { format!(" and {} more", holding.len() - 1) } else { String::new() };
         let wanted = format!("{}, which no longer lists what {}{more} runs on", change.sentence(), first.name);
         let waits = WaitingOn::Gang { name: first.name.to_string() };
+        stuck.insert(key, waits.clone());
+        draft.held.push(held(&thing_of(input, key), wanted, change.reason.clone(), waits));
+        false
+    });
+}
+
+/// Neither class of a tier without the other: pods would stand in one order, and workloads in another.
+fn hold_half_a_tier<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuck: &mut Stuck<'a>, draft: &mut Draft) {
+    changes.retain(|change| {
+        let Some(twin) = change.twin() else { return true };
+        let Some(waits) = stuck.get(&twin).cloned() else { return true };
+        let its = input.observed.cluster.objects.seen().get(&twin).and_then(|seen| seen.body["value"].as_i64());
+        if its == change.class() {
+            return true;
+        }
+        let key = &change.wanted.key;
+        let wanted = format!("{}, together with {}", change.sentence(), twin.words());
         stuck.insert(key, waits.clone());
         draft.held.push(held(&thing_of(input, key), wanted, change.reason.clone(), waits));
         false
@@ -237,7 +288,7 @@ fn retired<'a>(input: &'a PlanInput, draft: &mut Draft) -> Vec<(&'a ObjectKey, &
             hold(WaitingOn::Gang { name: name.unwrap_or_else(|| format!("whatever uses {}", key.words())) });
         } else if seen.written.is_none() {
             hold(WaitingOn::OtherOwner { object: key.clone(), patch: judge::kubectl("delete", key) });
-        } else if let Some(gap) = input.observed.cluster.objects.gap() {
+        } else if let Some(gap) = input.observed.cluster.gap_of_any() {
             hold(WaitingOn::Unread(gap.clone()));
         } else {
             found.push((key, seen));
@@ -300,14 +351,30 @@ fn write<'a>(
         let mut one = apply(input, change, hit);
         let room = lowers.iter().filter(|(id, shift)| *id != one.id && !change.shift.raises.is_disjoint(&shift.lowers));
         let above = ranks.iter().filter(|other| change.waits_in_rank(other)).map(|other| other.id());
-        one.after = named.chain(room.map(|(id, _)| id.clone())).chain(above).collect();
+        let twin = change.twin().and_then(|twin| planned.get(&twin).cloned());
+        one.after = named.chain(room.map(|(id, _)| id.clone())).chain(above).chain(twin).collect();
         one.after.sort_unstable();
         one.after.dedup();
         planned.insert(key, one.id.clone());
         say(input, change, &one.id, draft);
         let on = one.on.clone();
-        draft.courses.push(course(&on, change.sentence(), &change.reason, vec![one]));
+        let steps = if change.replaces { replacement(input, change, one) } else { vec![one] };
+        draft.courses.push(course(&on, change.sentence(), &change.reason, steps));
     }
+}
+
+/// An object out of the way, and another in its place. Who is stopped between the two leaves nothing there, and the next
+/// plan makes it.
+fn replacement(input: &PlanInput, change: &Change<'_>, mut write: Step) -> Vec<Step> {
+    let key = &change.wanted.key;
+    let Some(seen) = change.seen else { return vec![write] };
+    let mut gone = Step { reason: change.reason.clone(), ..deletion(input, key, seen) };
+    gone.urgency = change.reason.urgency();
+    gone.after.clone_from(&write.after);
+    write.after.push(gone.id.clone());
+    write.requires = vec![Fact::Unchanged { object: key.clone(), body: None }];
+    write.consent = Consent::Asked;
+    vec![gone, write]
 }
 
 fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption, Amount)) -> Step {
@@ -370,8 +437,7 @@ fn say(input: &PlanInput, change: &Change<'_>, step: &StepId, draft: &mut Draft)
         draft.note(thing_of(input, &change.wanted.key), text);
     }
     if change.drifted {
-        let differences = bodies::differences(&seen.body, &change.wanted.body);
-        let (from, to) = bodies::words(&differences);
+        let (from, to) = fields::sides(&fields::fields(change.wanted.key.kind, &seen.body, &change.wanted.body));
         draft.drift.push(Drift {
             what: change.wanted.key.words(),
             by: seen.moved_by.as_ref().map(|(who, _)| who.clone()),

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::blocks;
 use super::cost::hourly;
 use super::draft::{Course, Draft};
+use super::overfull::{Leaving, Overfull};
 use super::steps::{course, held, step};
 use super::types::{Consent, PlanInput, Reason, Released, WaitingOn};
 use crate::effect::hash::named_token;
@@ -46,13 +47,13 @@ pub enum Located<'a> {
     Nowhere,
 }
 
-pub fn plan(input: &PlanInput, draft: &mut Draft) {
+pub fn plan(input: &PlanInput, overfull: &Overfull<'_>, draft: &mut Draft) {
     for (name, spec) in &input.target.standing.reservations {
         let wanted = wanted(input, name, spec);
         wanted.rename(draft);
         match &spec.terms {
             TermsSpec::OnDemand { end, matching, cancel } => {
-                wanted.on_demand(&Terms { end: *end, matching: *matching, cancel: *cancel }, draft);
+                wanted.on_demand(&Terms { end: *end, matching: *matching, cancel: *cancel }, overfull, draft);
             }
             TermsSpec::Block(block) => blocks::plan(&wanted, block, draft),
         }
@@ -198,15 +199,15 @@ impl<'a> Wanted<'a> {
         self.spec.id.as_deref() == Some(id.as_str()) || recorded
     }
 
-    fn on_demand(&self, terms: &Terms, draft: &mut Draft) {
+    fn on_demand(&self, terms: &Terms, overfull: &Overfull<'_>, draft: &mut Draft) {
         match self.locate() {
-            Located::At(id, Some(seen)) => self.found(terms, &id, seen, draft),
+            Located::At(id, Some(seen)) => self.found(terms, &id, seen, &overfull.leaving(&id), draft),
             Located::At(id, None) => self.not_listed(&id, terms.cancel, draft),
             Located::Nowhere => self.create(terms, draft),
         }
     }
 
-    fn found(&self, terms: &Terms, id: &ReservationId, seen: &ReservationSeen, draft: &mut Draft) {
+    fn found(&self, terms: &Terms, id: &ReservationId, seen: &ReservationSeen, leaving: &Leaving, draft: &mut Draft) {
         self.adopt(id, draft);
         if !self.is_known(id) {
             return;
@@ -224,7 +225,7 @@ impl<'a> Wanted<'a> {
                 let what = format!("{id} is in a state that we do not know ({state}): it is kept, and not used");
                 self.person("the reservation, active", what, draft);
             }
-            _ => self.change(terms, id, seen, draft),
+            _ => self.change(terms, id, seen, leaving, draft),
         }
     }
 
@@ -391,7 +392,7 @@ impl<'a> Wanted<'a> {
         let used = used(seen);
         let usd_hour = hourly(self.input, &seen.instance_type, used);
         if used > 0 {
-            let who = change::users(self.input, id);
+            let who = change::users(self.input, id, &[]);
             draft.note(on.clone(), format!("{used} instances in {id} run on, on demand at ${usd_hour} an hour: {who}"));
         }
         let action = Action::Cloud(CloudAction::Cancel { reservation: self.name.clone(), id: id.clone() });

@@ -2,7 +2,10 @@
 //!
 //! The unit is what one gang ties together: it moves as a whole, and counts as the nodes that it spans. One that is
 //! wider than the budget moves alone, instead of waiting for ever. Nodes that nobody uses go first, so that work that
-//! has to move finds new ones. With `when: idle` a node goes when it is empty, and nobody is touched.
+//! has to move finds new ones. With `when: idle` a node goes when it is empty, and nobody is touched. What cannot end
+//! while a window is open is not begun in it.
+
+mod estimate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +16,17 @@ use super::layout::is_order;
 use super::types::WaitingOn;
 use super::view::{Body, PoolView, SlotView, View};
 use crate::effect::marks::is_starting;
-use crate::fleet::updates::{Opening, When, opening_at};
+use crate::fleet::updates::{Opening, When, fits_at, opening_at};
 use crate::ids::{NodeName, SlotId};
-
-/// How long a node may take from the first cordon to being back, beside what its work needs to save itself: what its
-/// steps may take, together.
-const ONE_NODE: SignedDuration = SignedDuration::from_mins(30);
-
-/// How long the tests may take that a node passes before it is let in.
-const TESTS: SignedDuration = SignedDuration::from_mins(20);
-/// How long a removal counts against the fleet's limit.
-const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+use crate::units::Duration;
+pub use estimate::Hour;
+use estimate::{Pace, estimate, may_take};
 
 /// Who may move now, and why the others may not.
 #[derive(Debug, Default)]
 pub struct Rollout {
-    pub go: BTreeSet<SlotId>,
+    /// Slots that one gang ties together and that go now: all of them, or none.
+    pub together: Vec<Vec<SlotId>>,
     pub wait: BTreeMap<SlotId, WaitingOn>,
     /// All of them, as they will go.
     pub order: Vec<SlotId>,
@@ -38,86 +36,160 @@ pub struct Rollout {
     pub wide: Vec<(String, usize)>,
 }
 
+/// The slots of a pool, by what a roll-out has to do with them.
+#[derive(Debug)]
+pub struct Candidates<'s, 'a> {
+    /// They want to move.
+    pub want: Vec<&'s SlotView<'a>>,
+    /// They are as wanted already.
+    pub moved: Vec<&'s SlotView<'a>>,
+    /// They go out of service for another reason.
+    pub leaving: Vec<&'s SlotView<'a>>,
+    /// Those of the first whose machine is given up for another.
+    pub removed: BTreeSet<&'s SlotId>,
+}
+
 /// Slots that move together.
 type Unit<'s, 'a> = Vec<&'s SlotView<'a>>;
 
-/// Decides for the slots of a pool that want to move. `moved` are those that are as wanted already, `leaving` those that
-/// go out of service for another reason, `removed` those of the first whose machine is given up for another.
-pub fn rollout(
-    view: &View<'_>,
-    pool: &PoolView<'_>,
-    want: &[&SlotView<'_>],
-    moved: &[&SlotView<'_>],
-    leaving: &[&SlotView<'_>],
-    removed: &BTreeSet<&SlotId>,
-    hour: &mut Hour,
-) -> Rollout {
+/// Decides for the slots of a pool that want to move.
+pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 'a>, hour: &mut Hour) -> Rollout {
     let mut out = Rollout::default();
-    let updates = &pool.spec.updates;
     // What was begun goes on, whatever the clock says now, with all that a gang ties to it: half a change is worse than
     // either end. A node that was never let in is nobody's loss.
     let goes_on = |slot: &&SlotView<'_>| is_begun(slot) || is_away(slot);
+    let units = units(view, pool.spec.updates.when, &slots.want);
     let (begun, fresh): (Vec<Unit<'_, '_>>, Vec<Unit<'_, '_>>) =
-        units(view, updates.when, want).into_iter().partition(|unit| unit.iter().any(goes_on));
-    out.go.extend(begun.iter().flatten().map(|slot| slot.id.clone()));
-    out.order.extend(begun.iter().chain(&fresh).flatten().map(|slot| slot.id.clone()));
+        units.into_iter().partition(|unit| unit.iter().any(goes_on));
+    out.together.extend(begun.iter().filter(|unit| unit.len() > 1).map(ids));
+    out.order.extend(begun.iter().chain(&fresh).flat_map(ids));
     if fresh.is_empty() {
         return out;
     }
-    let canary = Canary::new(view, pool, moved, &out.go);
-    let mut used = unavailable(pool, &begun, leaving);
-    out.done_by = estimate(view, pool, &fresh, &Pace { used, canary: &canary, removed }, hour);
-    if let Some(why) = closed(view, pool) {
-        out.wait.extend(fresh.iter().flatten().map(|slot| (slot.id.clone(), why.clone())));
-        return out;
-    }
-    let allowed = usize::try_from(updates.max_unavailable).unwrap_or(usize::MAX);
-    let mut alone = out.go.is_empty() && !pool.slots.iter().any(|slot| is_moving(view, pool, slot));
-    let mut canaries = canary.left();
-    for unit in fresh {
-        // A gang of any width goes where nothing else moves: there is no smaller part of it.
-        let fits = unit.len() <= allowed.saturating_sub(used) || (unit.len() > allowed && allowed > 0 && alone);
-        let busy = unit.iter().find_map(|slot| busy_with(view, slot));
-        if unit.len() > allowed.max(1) {
-            out.wide.push((busy.clone().unwrap_or_default(), unit.len()));
+    let mut turn = Turn::new(view, pool, slots, &begun);
+    let pace = Pace { used: turn.used, canary: &turn.canary, removed: &slots.removed };
+    out.done_by = estimate(view, pool, &fresh, &pace, hour);
+    for unit in &fresh {
+        if unit.len() > turn.allowed.max(1) {
+            out.wide.push((busy_with(view, unit).into_iter().next().unwrap_or_default(), unit.len()));
         }
-        let idle = || busy.filter(|_| updates.when == When::Idle).map(|name| WaitingOn::Gang { name });
-        let budget = || {
-            let name = format!("updates.maxUnavailable of pool/{}", pool.name);
-            let kept = kept_out(view, pool);
-            let would_fit = unit.len() <= allowed.saturating_sub(used.saturating_sub(kept.len()));
-            (!fits).then(|| match kept.first().filter(|_| would_fit) {
-                Some(node) => WaitingOn::Person(format!(
-                    "{node} is kept out of service and counts: tidewright return or undrain it, or raise {name}"
-                )),
-                None => WaitingOn::Budget { name, allowed: updates.max_unavailable, used: narrow(used) },
-            })
-        };
-        match idle().or_else(|| canary.stops(pool, unit.len(), canaries, alone)).or_else(budget) {
+        match turn.stops(unit) {
             Some(why) => out.wait.extend(unit.iter().map(|slot| (slot.id.clone(), why.clone()))),
             None => {
-                (used, alone) = (used + unit.len(), false);
-                canaries = canaries.saturating_sub(unit.len());
-                out.go.extend(unit.iter().map(|slot| slot.id.clone()));
+                turn.takes(unit);
+                out.together.extend((unit.len() > 1).then(|| ids(unit)));
             }
         }
     }
     out
 }
 
-/// What a roll-out waits for outside its windows.
-fn closed(view: &View<'_>, pool: &PoolView<'_>) -> Option<WaitingOn> {
-    let Opening::Closed { opens } = opening_at(&pool.spec.updates.windows, &view.standing.time_zone, view.now) else {
-        return None;
-    };
-    let remedy = format!("to begin earlier, add the hour to updates.windows of pool/{}", pool.name);
-    let why = format!("the update windows of pool/{} are closed", pool.name);
-    Some(match opens {
-        Some(at) => WaitingOn::Until { at, why, remedy: Some(remedy) },
-        None => {
-            WaitingOn::Person(format!("the update windows of pool/{} never open: change updates.windows", pool.name))
+fn ids(unit: &Unit<'_, '_>) -> Vec<SlotId> {
+    unit.iter().map(|slot| slot.id.clone()).collect()
+}
+
+/// What a pool's budget, canary and windows still let go in this plan.
+struct Turn<'t, 'a> {
+    view: &'t View<'a>,
+    pool: &'t PoolView<'a>,
+    canary: Canary,
+    /// How many more may be tried as canaries.
+    canaries: usize,
+    /// Nodes that may be out of service at once, and those that are.
+    allowed: usize,
+    used: usize,
+    /// Nothing moves yet.
+    alone: bool,
+}
+
+impl<'t, 'a> Turn<'t, 'a> {
+    fn new(
+        view: &'t View<'a>,
+        pool: &'t PoolView<'a>,
+        slots: &Candidates<'_, '_>,
+        begun: &[Unit<'_, '_>],
+    ) -> Turn<'t, 'a> {
+        let going: BTreeSet<&SlotId> = begun.iter().flatten().map(|slot| &slot.id).collect();
+        let canary = Canary::new(view, pool, &slots.moved, &going);
+        let alone = going.is_empty() && !pool.slots.iter().any(|slot| is_moving(view, pool, slot));
+        Self {
+            view,
+            pool,
+            canaries: canary.left(),
+            canary,
+            allowed: usize::try_from(pool.spec.updates.max_unavailable).unwrap_or(usize::MAX),
+            used: unavailable(pool, begun, &slots.leaving),
+            alone,
         }
-    })
+    }
+
+    /// Why these may not go now.
+    fn stops(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
+        self.closed(unit)
+            .or_else(|| self.idle(unit))
+            .or_else(|| self.canary.stops(self.pool, unit.len(), self.canaries, self.alone))
+            .or_else(|| self.budget(unit))
+    }
+
+    /// These go.
+    fn takes(&mut self, unit: &Unit<'_, '_>) {
+        (self.used, self.alone) = (self.used + unit.len(), false);
+        self.canaries = self.canaries.saturating_sub(unit.len());
+    }
+
+    /// Outside the windows nothing is begun, and in them nothing that does not end before they close.
+    fn closed(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
+        let (windows, zone, now) = (&self.pool.spec.updates.windows, &self.view.standing.time_zone, self.view.now);
+        let takes = may_take(self.view, self.pool, unit);
+        let long = Duration::secs(u64::try_from(takes.as_secs()).unwrap_or(0));
+        let pool = self.pool.name;
+        let Some(at) = fits_at(windows, zone, now, takes) else {
+            return Some(WaitingOn::Person(format!(
+                "no update window of pool/{pool} is as long as this may take, {long}: make one longer in updates.windows"
+            )));
+        };
+        if at <= now {
+            return None;
+        }
+        let opens = match opening_at(windows, zone, now) {
+            Opening::Open { .. } => None,
+            Opening::Closed { opens } => opens,
+        };
+        let (why, what) = match opens == Some(at) {
+            true => (format!("the update windows of pool/{pool} are closed"), "add the hour to"),
+            false => (
+                format!("this may take {long}, and no update window of pool/{pool} is open so long before"),
+                "lengthen one of",
+            ),
+        };
+        let remedy = format!("to begin earlier, {what} updates.windows of pool/{pool}");
+        Some(WaitingOn::Until { at, why, remedy: Some(remedy) })
+    }
+
+    /// With `when: idle` nobody is touched.
+    fn idle(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
+        let work = busy_with(self.view, unit);
+        let waits = self.pool.spec.updates.when == When::Idle && !work.is_empty();
+        waits.then(|| WaitingOn::Gang { name: work.join(" and ") })
+    }
+
+    /// A gang of any width goes where nothing else moves: there is no smaller part of it.
+    fn budget(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
+        let Self { allowed, used, .. } = *self;
+        let nodes = unit.len();
+        if nodes <= allowed.saturating_sub(used) || (nodes > allowed && allowed > 0 && self.alone) {
+            return None;
+        }
+        let name = format!("updates.maxUnavailable of pool/{}", self.pool.name);
+        let kept = kept_out(self.view, self.pool);
+        let would_fit = nodes <= allowed.saturating_sub(used.saturating_sub(kept.len()));
+        Some(match kept.first().filter(|_| would_fit) {
+            Some(node) => WaitingOn::Person(format!(
+                "{node} is kept out of service and counts: tidewright return or undrain it, or raise {name}"
+            )),
+            None => WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used) },
+        })
+    }
 }
 
 /// The nodes that go first and are watched, and how far they are.
@@ -133,7 +205,7 @@ struct Canary {
 }
 
 impl Canary {
-    fn new(view: &View<'_>, pool: &PoolView<'_>, moved: &[&SlotView<'_>], go: &BTreeSet<SlotId>) -> Self {
+    fn new(view: &View<'_>, pool: &PoolView<'_>, moved: &[&SlotView<'_>], go: &BTreeSet<&SlotId>) -> Self {
         let canary = pool.spec.updates.canary.as_ref();
         let first = canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
         let moved: Vec<&SlotView<'_>> = moved.iter().copied().filter(|slot| !is_away(slot)).collect();
@@ -195,11 +267,13 @@ fn is_moving(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool 
     }
 }
 
-/// The first work that runs on a slot's node.
-fn busy_with(view: &View<'_>, slot: &SlotView<'_>) -> Option<String> {
-    let (node, _) = slot.node?;
-    let pod = view.harm.pods_on(node).first()?;
-    Some(view.harm.workload(pod).map_or_else(|| pod.name.to_string(), |workload| workload.name.to_string()))
+/// The work that runs on the nodes of these slots, by name.
+fn busy_with(view: &View<'_>, unit: &Unit<'_, '_>) -> Vec<String> {
+    let nodes = unit.iter().filter_map(|slot| slot.node).map(|(name, _)| name);
+    let mut names: Vec<String> = nodes.flat_map(|node| view.harm.work_on(node)).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Slots that a gang ties together: those that nobody uses first, then the narrowest, then by their numbers.
@@ -252,129 +326,6 @@ fn kept_out<'a>(view: &View<'_>, pool: &PoolView<'a>) -> Vec<&'a NodeName> {
     let nodes = pool.slots.iter().filter(|slot| slot.part.is_some()).filter_map(|slot| slot.node);
     let kept = |name: &&NodeName| head.quarantined.contains_key(*name) || head.drains.contains_key(*name);
     nodes.map(|(name, _)| name).filter(kept).collect()
-}
-
-/// What an estimate begins with.
-struct Pace<'c> {
-    /// Nodes that are out now.
-    used: usize,
-    canary: &'c Canary,
-    /// What counts against the fleet's limit of removals.
-    removed: &'c BTreeSet<&'c SlotId>,
-}
-
-/// The removals of the last hour and those that estimates have promised, for all pools together: the fleet's limit.
-#[derive(Debug)]
-pub struct Hour {
-    allowed: usize,
-    removed: Vec<Timestamp>,
-}
-
-impl Hour {
-    pub fn new(view: &View<'_>) -> Self {
-        let removed = view.input.ledger.pools.values().flat_map(|pool| &pool.removed).map(|(_, at)| *at);
-        let mut removed: Vec<Timestamp> = removed.collect();
-        removed.sort_unstable();
-        let allowed = usize::try_from(view.standing.limits.nodes_removed_per_hour).unwrap_or(usize::MAX);
-        Self { allowed, removed }
-    }
-
-    /// When so many nodes that may go at an instant are all gone: together, or as many an hour as the limit lets go.
-    fn goes(&mut self, at: Timestamp, nodes: usize) -> Option<Timestamp> {
-        let mut at = at;
-        let mut left = nodes;
-        while left > 0 {
-            let now = left.min(self.allowed);
-            if now == 0 {
-                return None;
-            }
-            // The last that has to be an hour old so that there is room for these.
-            let oldest = (self.removed.len() + now).checked_sub(self.allowed + 1);
-            if let Some(before) = oldest.and_then(|place| self.removed.get(place)) {
-                at = at.max(before.checked_add(AN_HOUR).ok()?);
-            }
-            self.removed.extend(std::iter::repeat_n(at, now));
-            left -= now;
-        }
-        Some(at)
-    }
-}
-
-/// When the last will be back, if each takes as long as it may: the canary is watched, nothing begins outside the
-/// windows, no more is out at once than may be, and no more goes in an hour than the fleet's limit. None where nobody
-/// can say.
-fn estimate(
-    view: &View<'_>,
-    pool: &PoolView<'_>,
-    fresh: &[Unit<'_, '_>],
-    pace: &Pace<'_>,
-    hour: &mut Hour,
-) -> Option<Timestamp> {
-    let updates = &pool.spec.updates;
-    let is_busy = |unit: &Unit<'_, '_>| unit.iter().any(|slot| busy_with(view, slot).is_some());
-    if updates.when == When::Idle && fresh.iter().any(is_busy) {
-        return None;
-    }
-    let one = one_node(view, pool);
-    let mut moves = |at: Timestamp, batch: &[Unit<'_, '_>]| {
-        let saves = batch.iter().flatten().filter_map(|slot| saves_within(view, slot)).max();
-        let nodes = batch.iter().flatten().filter(|slot| pace.removed.contains(&slot.id)).count();
-        // A window that closes while the limit holds the next one back is waited for anew.
-        let mut begins = opens(view, pool, at)?;
-        let gone = hour.goes(begins, nodes)?;
-        begins = opens(view, pool, gone)?;
-        begins.checked_add(one).ok()?.checked_add(saves.unwrap_or_default()).ok()
-    };
-    let (mut at, mut left) = (view.now, fresh);
-    if pace.used > 0 {
-        at = at.checked_add(one).ok()?;
-    }
-    if let Some(canary) = updates.canary.as_ref().filter(|_| !pace.canary.stands) {
-        if pace.canary.left() > 0 {
-            let (batch, rest) = left.split_at(together(left, pace.canary.left()));
-            at = moves(at, batch)?;
-            left = rest;
-        }
-        at = at.checked_add(canary.r#for.signed()).ok()?;
-    }
-    at = at.max(pace.canary.watch.unwrap_or(at));
-    while !left.is_empty() {
-        let (batch, rest) = left.split_at(together(left, usize::try_from(updates.max_unavailable).ok()?));
-        at = moves(at, batch)?;
-        left = rest;
-    }
-    Some(at)
-}
-
-/// When a move that is ready at an instant may begin.
-fn opens(view: &View<'_>, pool: &PoolView<'_>, at: Timestamp) -> Option<Timestamp> {
-    match opening_at(&pool.spec.updates.windows, &view.standing.time_zone, at) {
-        Opening::Open { .. } => Some(at),
-        Opening::Closed { opens } => opens,
-    }
-}
-
-/// How long a node may be away, beside what its work needs to save itself: tests before it is let in take their time.
-fn one_node(view: &View<'_>, pool: &PoolView<'_>) -> SignedDuration {
-    let is_tested = !super::health::admission(view, pool).is_empty();
-    if is_tested { ONE_NODE + TESTS } else { ONE_NODE }
-}
-
-/// How many of these go together: as many as have no more nodes than allowed, and one in any case.
-fn together(units: &[Unit<'_, '_>], allowed: usize) -> usize {
-    let mut nodes = 0;
-    let fits = |unit: &&Unit<'_, '_>| {
-        nodes += unit.len();
-        nodes <= allowed
-    };
-    units.iter().take_while(fits).count().clamp(1, units.len().max(1))
-}
-
-/// How long the work on a slot's node may take to save itself.
-fn saves_within(view: &View<'_>, slot: &SlotView<'_>) -> Option<SignedDuration> {
-    let (node, _) = slot.node?;
-    let tiers = view.harm.pods_on(node).iter().filter_map(|pod| view.harm.tier_of(view.harm.workload(pod)?));
-    tiers.filter_map(|(_, tier)| tier.checkpoint.as_ref()).map(|checkpoint| checkpoint.deadline.signed()).max()
 }
 
 fn narrow(count: usize) -> u32 {

@@ -4,20 +4,24 @@ use std::collections::BTreeSet;
 
 use super::draft::{Course, Draft};
 use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, step_id};
-use super::dress::{dress, release};
+use super::dress::{admitted, dress, release};
 use super::empty::leave;
+use super::later::successor_costs;
 use super::launch::{self, Supply};
 use super::layout;
 use super::slots::{Shared, hold, push, standing};
 use super::steps::held;
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
-use super::wish::Wish;
+use super::wish::{Wish, cut_wish};
 use crate::effect::{
-    Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Treated, Verb,
+    Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Treated, Verb, is_silent,
 };
 use crate::ids::{NodeName, Uid};
 use crate::observed::PodSeen;
+
+/// The budget of slices that have to stay up.
+pub const KEEP_READY: &str = "keepReady";
 
 /// What a node in service needs.
 pub fn serving(
@@ -35,6 +39,11 @@ pub fn serving(
     if let Wish::Dress { remove_starting, .. } = wish {
         return dress(view, pool, slot, node, seen, *remove_starting, wish.reason().clone(), draft);
     }
+    if let Wish::Misfit { found } = wish {
+        let what = layout::misfit_words(pool, node, *found);
+        let why = format!("{what}: take the labels of pool/{} off it, or write what it is", pool.name);
+        return hold(draft, &on, sentence, wish.reason().clone(), WaitingOn::Person(why));
+    }
     if let Wish::Watch { reason, until } = wish {
         return hold(
             draft,
@@ -50,22 +59,30 @@ pub fn serving(
     if let Wish::Free = wish {
         let reason = Reason::LeftOver;
         let mut made = Steps::new(standing(&on, &reason));
+        admitted(view, pool, &mut made, node, (&slot.id, slot.generation()));
         uncordon(&mut made, node, slot);
         return push(draft, &on, vec![node.clone()], sentence, reason.clone(), false, made.steps);
     }
+    kept_out(view, pool, slot, node, draft);
     let (why, reason) = (wish.why(), wish.reason().clone());
     let purpose = Purpose { why, on: on.clone(), reason, consent: wish.consent(), pressure: wish.pressure() };
-    let begun = slot.mark.is_some();
-    let unready = match wish {
-        Wish::Cut { .. } | Wish::Replace { .. } if !begun => ready.take(view, pool, slot).err(),
+    // The tail is planned in any case, so that what waits shows its effects.
+    let waits = match wish {
+        Wish::Cut { state, .. } => layout::stuck(view, pool, slot, *state),
         _ => None,
     };
-    // The tail is planned in any case, so that what waits shows its effects.
-    let waits = unready.map(|(profile, keep)| WaitingOn::Budget {
-        name: format!("keepReady of {profile} in pool/{}", pool.name),
-        allowed: keep,
-        used: keep,
-    });
+    let waits = waits.or_else(|| keeps_ready(view, pool, slot, wish, ready));
+    let begun = slot.mark.is_some();
+    let next = if waits.is_none() { successor(view, pool, slot, wish, shared) } else { None };
+    let (next, nowhere) = match next {
+        // Whoever moves by choice stays where he is while there is no place to go to.
+        Some(Supply::Wait(waiting_on)) if wish.is_rollout() && !begun => {
+            shared.room.stays(view, pool, slot);
+            (None, Some(waiting_on))
+        }
+        next => (next, None),
+    };
+    let waits = waits.or(nowhere);
     let mut allowance = Allowance::default();
     let allowance = if waits.is_some() { &mut allowance } else { &mut shared.allowance };
     let drained = drain(view, allowance, slot, &purpose);
@@ -76,7 +93,7 @@ pub fn serving(
     let partly_begun = partly.is_some() && !steps.is_empty();
     let mut made = Steps { purpose, steps, last };
     if partly.is_none() {
-        tail(view, pool, slot, node, wish, &mut made, shared, waits.is_some());
+        tail(view, pool, slot, node, wish, &mut made, next);
     }
     let course = Course {
         on: on.clone(),
@@ -103,13 +120,71 @@ pub fn serving(
     }
 }
 
+/// Whether slices that must stay up keep a node where it is; else they are taken away with it.
+fn keeps_ready(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    wish: &Wish,
+    ready: &mut layout::Ready,
+) -> Option<WaitingOn> {
+    let takes = matches!(wish, Wish::Cut { .. } | Wish::Replace { .. }) && slot.mark.is_none();
+    if !takes {
+        return None;
+    }
+    let (profile, keep) = ready.take(view, pool, slot).err()?;
+    let name = format!("{KEEP_READY} of {profile} in pool/{}", pool.name);
+    Some(WaitingOn::Budget { name, allowed: keep, used: keep })
+}
+
+/// Where the next node of a slot comes from, if its node is given up for another.
+fn successor(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    wish: &Wish,
+    shared: &mut Shared,
+) -> Option<Supply> {
+    let Wish::Replace { reason, .. } = wish else { return None };
+    if slot.is_existing() {
+        return None;
+    }
+    let freed = slot.instance.and_then(|(_, seen)| seen.reservation.as_ref());
+    // A sick node is a dead one; whoever moves by choice stays within the limits.
+    let is_sick = matches!(reason, Reason::Sick { .. });
+    shared.room.leaves(view, pool, slot);
+    Some(shared.room.supply(view, pool, slot, freed, is_sick))
+}
+
+/// A node that a person or its health keeps out of service is not cut anew: whoever counts on that is told for whom it
+/// waits.
+fn kept_out(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, draft: &mut Draft) {
+    let head = &view.input.ledger.head;
+    let who = match (head.quarantined.get(node), head.drains.get(node)) {
+        (Some(kept), _) => format!("{node} is in quarantine ({}: {}): tidewright return {node}", kept.by, kept.reason),
+        (None, Some(kept)) => format!("{node} is kept empty ({}: {}): tidewright undrain {node}", kept.by, kept.reason),
+        (None, None) => return,
+    };
+    let Some(cut) = cut_wish(view, pool, slot) else { return };
+    let wanted = match cut.reason() {
+        Reason::Lent { tide, to } => format!("lend {node} of {} to {to} by {tide}", slot.id),
+        Reason::Returning { tide, .. } => format!("have {node} of {} back from {tide}", slot.id),
+        _ => cut.sentence(&slot.id, node),
+    };
+    hold(draft, &thing(pool.name), wanted, cut.reason().clone(), WaitingOn::Person(who));
+}
+
 /// What is left of a wish that goes only so far: what a budget keeps for later is part of what is asked for now.
 fn rest(view: &View<'_>, node: &NodeName, wish: &Wish, course: &Course, waiting_on: WaitingOn) -> Held {
+    let held = held(&course.on, course.wanted.clone(), course.reason.clone(), waiting_on);
+    // Nobody is touched where a node is only taken when it falls free.
+    if !wish.pressure().moves_work {
+        return Held { effects: wish.effects(&course.on), ..held };
+    }
     let pods = left_on(view, node, course);
     let disruption = view.harm.hit(&pods);
     let mut effects = wish.effects(&course.on);
     effects.add(&drained_at_most(view, &course.on, &pods));
-    let held = held(&course.on, course.wanted.clone(), course.reason.clone(), waiting_on);
     Held { effects, disruption, ..held }
 }
 
@@ -123,8 +198,7 @@ fn left_on<'a>(view: &View<'a>, node: &NodeName, course: &Course) -> Vec<&'a Pod
     view.harm.pods_on(node).iter().copied().filter(|pod| !sent.contains(&pod.uid)).collect()
 }
 
-/// What comes once the node is empty.
-#[allow(clippy::too_many_arguments)]
+/// What comes once the node is empty; `next` is where the one after it comes from.
 fn tail(
     view: &View<'_>,
     pool: &PoolView<'_>,
@@ -132,13 +206,17 @@ fn tail(
     node: &NodeName,
     wish: &Wish,
     made: &mut Steps,
-    shared: &mut Shared,
-    is_held: bool,
+    next: Option<Supply>,
 ) {
     let on = thing(pool.name);
     let generation = slot.generation();
     match wish {
-        Wish::Dress { .. } | Wish::Free | Wish::Quarantine { .. } | Wish::Drain { .. } | Wish::Watch { .. } => {}
+        Wish::Dress { .. }
+        | Wish::Free
+        | Wish::Quarantine { .. }
+        | Wish::Drain { .. }
+        | Wish::Watch { .. }
+        | Wish::Misfit { .. } => {}
         Wish::Cut { state, .. } => {
             if let Some((_, laid_out)) = layout::wanted(view, pool, slot) {
                 layout::steps(view, made, slot, node, laid_out, *state);
@@ -154,6 +232,7 @@ fn tail(
             treat(made, slot, treated);
             let ready = Action::Await(Fact::Ready(node.clone()));
             made.push(step_id("back", &slot.id, generation), ready, vec![], (60, 600));
+            admitted(view, pool, made, node, (&slot.id, generation));
             uncordon(made, node, slot);
         }
         Wish::Remove { voluntary, .. } => {
@@ -163,7 +242,7 @@ fn tail(
             if *voluntary {
                 removing(view, pool, slot, made);
             }
-            terminate(made, slot, node);
+            terminate(view, made, slot, node);
             leave(made, slot, false);
         }
         Wish::Replace { treated, .. } => {
@@ -176,18 +255,18 @@ fn tail(
             if wish.is_rollout() {
                 removing(view, pool, slot, made);
             }
-            terminate(made, slot, node);
-            let freed = leave(made, slot, true);
-            if is_held {
-                // An approval of what waits covers the successor too.
-                return made.with(Effects::one(Verb::Launch, on, Amount::count(1)));
-            }
-            // A sick node is a dead one; whoever moves by choice stays within the limits.
-            let is_sick = matches!(wish.reason(), Reason::Sick { .. });
-            shared.room.leaves(view, pool, slot);
-            let supply = shared.room.supply(view, pool, slot, freed.as_ref(), is_sick);
-            if let Supply::Launch { request, usd_hour, wait_for } = supply {
-                launch::steps(view, pool, made, &request, usd_hour, wait_for.as_ref());
+            terminate(view, made, slot, node);
+            leave(made, slot, true);
+            match next {
+                Some(Supply::Launch { request, usd_hour, wait_for }) => {
+                    launch::steps(view, pool, made, &request, usd_hour, wait_for.as_ref());
+                }
+                Some(_) => {}
+                // An approval of what waits covers the successor too, at what its predecessor costs.
+                None => {
+                    let usd_hour = successor_costs(view, pool, slot, wish.reason());
+                    made.with(Effects::one(Verb::Launch, on, Amount { usd_hour, ..Amount::count(1) }));
+                }
             }
         }
     }
@@ -233,10 +312,12 @@ fn treat(made: &mut Steps, slot: &SlotView<'_>, treated: &Treated) {
     made.push(step_id("treat", &slot.id, slot.generation()), Action::Record(change), vec![], (1, 2));
 }
 
-fn terminate(made: &mut Steps, slot: &SlotView<'_>, node: &NodeName) {
+fn terminate(view: &View<'_>, made: &mut Steps, slot: &SlotView<'_>, node: &NodeName) {
     let Some((instance, _)) = slot.instance else { return };
+    let is_silent = slot.node.is_some_and(|(_, seen)| is_silent(seen, view.now));
+    let left = if is_silent { Fact::GivenUp(node.clone()) } else { Fact::Empty(node.clone()) };
     let action = CloudAction::Terminate { slot: slot.id.clone(), instance: instance.clone() };
-    let requires = vec![Fact::Empty(node.clone()), Fact::Live(instance.clone())];
+    let requires = vec![left, Fact::Live(instance.clone())];
     made.push(step_id("terminate", &slot.id, slot.generation()), Action::Cloud(action), requires, (1, 5));
     made.with(Effects::one(Verb::Terminate, pool_of(&slot.id), Amount::count(1)));
 }

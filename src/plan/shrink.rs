@@ -64,13 +64,13 @@ impl Shrink {
         let lowers = |step: &Step| match &step.action {
             Action::Cluster(ClusterAction::Apply(object)) => {
                 let pools = super::objects::lowered(view.input, object);
-                pools.into_iter().find(|pool| self.from.contains(pool)).map(|pool| (object.key.words(), pool))
+                pools.into_iter().find(|pool| self.from.contains(pool))
             }
             _ => None,
         };
-        let (key, pool) = course.steps.iter().filter(|_| !self.from.is_empty()).find_map(lowers)?;
+        let pool = course.steps.iter().filter(|_| !self.from.is_empty()).find_map(lowers)?;
         if self.unapproved {
-            course.wanted = format!("lower {key} with the nodes of pool/{pool}");
+            course.wanted = format!("{}, with the nodes of pool/{pool}", course.wanted);
             return Some(self.word());
         }
         course.steps.iter_mut().filter(|step| lowers(step).is_some()).for_each(|step| step.consent = Consent::Asked);

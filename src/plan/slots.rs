@@ -12,12 +12,13 @@ use super::empty::empty_slot;
 use super::later::later;
 use super::launch::Room;
 use super::layout;
-use super::rollout::{Hour, rollout};
-use super::serving::serving;
+use super::overfull::Overfull;
+use super::rollout::{Candidates, Hour, Rollout, rollout};
+use super::serving::{KEEP_READY, serving};
 use super::steps::held;
 use super::types::*;
-use super::view::{Body, SlotView, View};
-use super::wish::{Wish, wish};
+use super::view::{Body, PoolView, SlotView, View};
+use super::wish::{Wish, moves_out, wish};
 use crate::effect::{Action, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
 use crate::ids::{NodeName, SlotId};
@@ -29,43 +30,115 @@ pub struct Shared {
     pub room: Room,
 }
 
-pub fn plan(view: &View<'_>, draft: &mut Draft) {
+pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, draft: &mut Draft) {
     let mut shared = Shared { allowance: Allowance::default(), room: Room::new(view) };
     let mut hour = Hour::new(view);
     for pool in view.pools.values() {
-        if pool.target.renamed_from.as_ref().is_some_and(|from| super::marks::is_renamed(view, from)) {
-            continue;
-        }
+        let before = draft.courses.len();
+        let wish = |slot: &SlotView<'_>| match overfull.moves.get(&slot.id) {
+            Some(reservation) => Some(moves_out(pool, reservation)),
+            None => wish(view, pool, slot),
+        };
         let wishes: BTreeMap<&SlotId, Wish> =
-            pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(view, pool, slot)?))).collect();
-        let moves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::is_rollout);
-        let moving: Vec<&SlotView<'_>> = pool.slots.iter().filter(moves).collect();
-        let stays = |slot: &&SlotView<'_>| slot.body == Body::Serving && !moves(slot);
-        let settled: Vec<&SlotView<'_>> = pool.slots.iter().filter(stays).collect();
-        // What this plan takes out of service for another reason is away too.
-        let leaves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::takes_out) && !moves(slot);
-        let leaving: Vec<&SlotView<'_>> = pool.slots.iter().filter(|slot| slot.part.is_some()).filter(leaves).collect();
-        let removed = |slot: &&&SlotView<'_>| matches!(wishes.get(&slot.id), Some(Wish::Replace { .. }));
-        let removed = moving.iter().filter(removed).filter(|slot| !slot.is_existing()).map(|slot| &slot.id).collect();
-        let rollout = rollout(view, pool, &moving, &settled, &leaving, &removed, &mut hour);
+            pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();
+        let rollout = rollout(view, pool, &candidates(pool, &wishes), &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
             draft.note(thing(pool.name), text);
         }
-        let mut later = later(view, pool, &wishes, &rollout);
-        let mut ready = layout::Ready::new(view, pool);
-        for slot in pool.slots.iter().filter(|slot| is_asked_for(view, slot)) {
-            match wishes.get(&slot.id) {
-                None => empty_slot(view, pool, slot, &mut shared, draft),
-                Some(wish) => match later.remove(&slot.id) {
-                    Some(later) => draft.held.push(later),
-                    None => serving(view, pool, slot, wish, &mut shared, &mut ready, draft),
-                },
-            }
-        }
+        each(view, pool, &wishes, &rollout, &mut shared, draft);
+        let courses = draft.courses.split_off(before);
+        super::marks::after_rename(view, pool.name, courses, draft);
     }
     if view.input.only_node.is_none() {
         strays(view, draft);
+    }
+}
+
+/// The slots of a pool, as a roll-out looks at them.
+fn candidates<'s, 'a>(pool: &'s PoolView<'a>, wishes: &BTreeMap<&SlotId, Wish>) -> Candidates<'s, 'a> {
+    let moves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::is_rollout);
+    let stays = |slot: &&SlotView<'_>| slot.body == Body::Serving && !moves(slot);
+    // What this plan takes out of service for another reason is away too.
+    let leaves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::takes_out) && !moves(slot);
+    let is_removed = |slot: &&SlotView<'_>| matches!(wishes.get(&slot.id), Some(Wish::Replace { .. }));
+    let want: Vec<&SlotView<'_>> = pool.slots.iter().filter(moves).collect();
+    let removed = want.iter().copied().filter(is_removed).filter(|slot| !slot.is_existing());
+    Candidates {
+        removed: removed.map(|slot| &slot.id).collect(),
+        want,
+        moved: pool.slots.iter().filter(stays).collect(),
+        leaving: pool.slots.iter().filter(|slot| slot.part.is_some()).filter(leaves).collect(),
+    }
+}
+
+/// What each slot of a pool gets.
+fn each(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    wishes: &BTreeMap<&SlotId, Wish>,
+    rollout: &Rollout,
+    shared: &mut Shared,
+    draft: &mut Draft,
+) {
+    let mut later = later(view, pool, wishes, rollout);
+    let mut ready = layout::Ready::new(view, pool);
+    let mut units = Units::new(rollout);
+    for slot in pool.slots.iter().filter(|slot| is_asked_for(view, slot)) {
+        let before = (draft.courses.len(), draft.held.len());
+        match wishes.get(&slot.id) {
+            None => empty_slot(view, pool, slot, shared, draft),
+            Some(wish) => match later.remove(&slot.id) {
+                Some(later) => draft.held.push(later),
+                None => serving(view, pool, slot, wish, shared, &mut ready, draft),
+            },
+        }
+        units.made(slot, before, draft);
+    }
+    units.wait_together(draft);
+}
+
+/// What became of slots that a gang ties together. Where one of them is open and cannot even be begun, none goes: the
+/// gang would come back to it, and be moved again. Slices that have to stay up are no such reason: they let nodes go one
+/// by one, and would keep a wide gang for ever.
+struct Units<'r> {
+    of: BTreeMap<&'r SlotId, usize>,
+    /// The courses of each, by their places, and what one of it waits on.
+    courses: BTreeMap<usize, usize>,
+    waits: BTreeMap<usize, WaitingOn>,
+}
+
+impl<'r> Units<'r> {
+    fn new(rollout: &'r Rollout) -> Self {
+        let units = rollout.together.iter().enumerate();
+        let of = units.flat_map(|(unit, slots)| slots.iter().map(move |slot| (slot, unit))).collect();
+        Self { of, courses: BTreeMap::new(), waits: BTreeMap::new() }
+    }
+
+    fn made(&mut self, slot: &SlotView<'_>, before: (usize, usize), draft: &Draft) {
+        let Some(unit) = self.of.get(&slot.id).copied() else { return };
+        let (courses, held) = (before.0..draft.courses.len(), draft.held.get(before.1));
+        let one_by_one = |on: &WaitingOn| matches!(on, WaitingOn::Budget { name, .. } if name.starts_with(KEEP_READY));
+        let waits = |held: &&Held| !one_by_one(&held.waiting_on);
+        match held.filter(waits).filter(|_| courses.is_empty() && slot.mark.is_none()) {
+            Some(held) => {
+                self.waits.entry(unit).or_insert_with(|| held.waiting_on.clone());
+            }
+            None => self.courses.extend(courses.map(|place| (place, unit))),
+        }
+    }
+
+    fn wait_together(self, draft: &mut Draft) {
+        if self.waits.is_empty() {
+            return;
+        }
+        let waits = |place: usize| self.waits.get(self.courses.get(&place)?).cloned();
+        for (place, course) in std::mem::take(&mut draft.courses).into_iter().enumerate() {
+            match waits(place) {
+                Some(waiting_on) => draft.held.push(course.held(waiting_on)),
+                None => draft.courses.push(course),
+            }
+        }
     }
 }
 

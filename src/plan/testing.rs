@@ -9,7 +9,7 @@ use crate::effect::{Desired, Ledger};
 pub use crate::fleet::testing::at;
 use crate::fleet::testing::fleet_in;
 use crate::ids::NamespacedName;
-use crate::observed::{CloudSeen, ClusterSeen, Keeper, Observed, PodPhase, PodSeen, Read, WorkloadSeen};
+use crate::observed::{CloudSeen, ClusterSeen, Keeper, Observed, Others, PodPhase, PodSeen, Read, WorkloadSeen};
 
 /// A fleet that was never applied, in a world where everything was read and nothing is there.
 pub fn world(now: &str, documents: &str) -> PlanInput {
@@ -24,9 +24,11 @@ pub fn world(now: &str, documents: &str) -> PlanInput {
         desired: Desired::default(),
         observed: nothing(now),
         ledger: Ledger::default(),
+        renamed: Default::default(),
         closed: BTreeMap::new(),
         recalled: BTreeMap::new(),
         gone: Default::default(),
+        cut_short: Default::default(),
         revision: None,
         only: Vec::new(),
         only_node: None,
@@ -53,6 +55,8 @@ pub fn nothing(at: Timestamp) -> Observed {
             workloads: read(at),
             budgets: read(at),
             objects: read(at),
+            unread: Default::default(),
+            others: Others::none(at),
         },
         guards: BTreeMap::new(),
         rehearsed: BTreeMap::new(),

@@ -12,15 +12,17 @@ use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, step_id, suspend};
 use super::types::*;
 use super::view::View;
+use crate::compile::holds;
 use crate::effect::{Action, LedgerChange, Lent, Recall, Thing};
-use crate::fleet::quota::Amount;
-use crate::fleet::standing::{LoanSpec, TideSpec};
-use crate::fleet::target::{PoolTarget, Purpose as Use};
+use crate::fleet::standing::{LoanSpec, PoolSpec, TideSpec};
+use crate::fleet::target::{Part, PoolTarget, Purpose as Use};
 use crate::fleet::tide::{Guard, Phase};
-use crate::ids::{PoolName, ResourceName, TideName, WorkloadUid};
+use crate::ids::{NodeName, PoolName, ResourceName, TideName, WorkloadUid};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Sample, WorkloadSeen};
 
+/// The pools as far as their nodes have changed hands.
+type Handed = BTreeMap<PoolName, PoolTarget>;
 type Running<'a> = Vec<(&'a WorkloadUid, &'a WorkloadSeen)>;
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
@@ -28,11 +30,10 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     for (name, spec) in &view.standing.tides {
         let phase = view.input.target.tides.get(name).copied().unwrap_or(Phase::High);
         guard(view, name, spec, phase, draft);
-        remember(view, name, spec, phase, is_out(view, &handed, name, spec), draft);
-        if !matches!(phase, Phase::Low { .. }) {
-            for loan in &spec.loans {
-                reclaim(view, name, loan, phase, draft);
-            }
+        remember(view, name, spec, phase, &handed, draft);
+        for loan in asked_back(spec, phase) {
+            let times = spec.asks_back(loan.ended, phase).unwrap_or((view.now, view.now));
+            reclaim(view, &handed, name, loan, times, draft);
         }
     }
     let unknown = view.input.ledger.head.lent.keys().filter(|name| !view.standing.tides.contains_key(*name));
@@ -91,43 +92,90 @@ fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft:
     record(draft, name, verb, change, wanted);
 }
 
-/// What has to be remembered about what a tide lends, so that it is asked back even if its document goes; and what
-/// follows where that is so.
-fn remember(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, is_out: bool, draft: &mut Draft) {
+/// The loans whose work has to go now: all of a tide that asks back, else what an edit ended. Once for each borrower of
+/// a pool, what is due first before the rest.
+fn asked_back(spec: &TideSpec, phase: Phase) -> Vec<&LoanSpec> {
+    let is_low = matches!(phase, Phase::Low { .. });
+    let mut loans: Vec<&LoanSpec> = spec.loans.iter().filter(|loan| loan.ended.is_some() || !is_low).collect();
+    loans.sort_by_key(|loan| (loan.ended.is_none(), loan.ended));
+    let mut known = BTreeSet::new();
+    loans.retain(|loan| known.insert((&loan.pool, &loan.to)));
+    loans
+}
+
+/// What has to be remembered about what a tide lends, so that it is asked back even if its document goes, or lends less;
+/// and what follows where that is so.
+fn remember(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, handed: &Handed, draft: &mut Draft) {
     let known = view.input.ledger.head.lent.get(name);
-    let is_gone = view.input.gone.contains(name);
-    if is_gone && is_out && view.input.only_node.is_none() {
-        let pools: BTreeSet<String> = spec.loans.iter().map(|loan| format!("pool/{}", loan.pool)).collect();
-        let pools: Vec<String> = pools.into_iter().collect();
-        let until = match phase {
-            Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => format!(" until {due}"),
-            Phase::Low { .. } | Phase::High => String::new(),
-        };
-        let stays = format!(
-            "what it lent of {} is asked back{until}, quotas rise as nodes come back, and then it is forgotten",
-            pools.join(", ")
-        );
-        draft.released.push(Released { what: format!("tide/{name}"), stays });
+    let is_out = is_out(view, handed, name, spec);
+    let is_open = |loan: &&LoanSpec| loan.ended.is_none() || is_ended_out(view, handed, name, loan);
+    let spec = TideSpec { loans: spec.loans.iter().filter(is_open).cloned().collect(), ..spec.clone() };
+    let (is_gone, is_cut_short) = (view.input.gone.contains(name), view.input.cut_short.contains(name));
+    let is_turned = is_gone || is_cut_short;
+    if is_turned && is_out && view.input.only_node.is_none() {
+        say_turned(name, &spec, phase, is_gone, draft);
     }
+    let low_until = match phase {
+        Phase::Low { .. } => spec.asks_back(None, phase).map(|(_, due)| due),
+        _ => known.and_then(|known| known.until),
+    };
     let (verb, lent, wanted) = match (known, phase) {
-        (Some(known), _) if is_gone && is_out && known.gone.is_none() => {
+        (Some(known), _) if is_turned && is_out && known.gone.is_none() => {
             let lent = Lent { gone: Some(view.now), ..known.clone() };
-            ("turn", Some(lent), format!("turn {name}, whose document is gone"))
+            let why = if is_gone { "whose document is gone" } else { "which is low no more" };
+            ("turn", Some(lent), format!("turn {name}, {why}"))
         }
-        (Some(_), _) if !is_out && (is_gone || phase == Phase::High) => {
+        (Some(_), _) if !is_out && (is_turned || phase == Phase::High) => {
             ("returned", None, format!("remember that all that {name} lent is back"))
         }
         (known, Phase::Low { .. }) if !spec.loans.is_empty() && known.is_none_or(|known| known.gone.is_some()) => {
-            let lent = Lent { since: view.now, spec: spec.clone(), gone: None };
+            let lent = Lent { since: view.now, spec, until: low_until, gone: None };
             ("lends", Some(lent), format!("remember what {name} lends"))
+        }
+        (Some(known), _) if !is_turned && (known.spec.loans != spec.loans || known.until != low_until) => {
+            let lent = Lent { spec, until: low_until, ..known.clone() };
+            ("edit", Some(lent), format!("remember what {name} lends since it was edited"))
         }
         _ => return,
     };
     record(draft, name, verb, LedgerChange::Lent { tide: name.clone(), lent }, wanted);
 }
 
+/// What becomes of what a tide lent whose document is gone, or is low no more before its time.
+fn say_turned(name: &TideName, spec: &TideSpec, phase: Phase, is_gone: bool, draft: &mut Draft) {
+    let pools: BTreeSet<String> = spec.loans.iter().map(|loan| format!("pool/{}", loan.pool)).collect();
+    let pools = pools.into_iter().collect::<Vec<String>>().join(", ");
+    let until = match phase {
+        Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => format!(" until {due}"),
+        Phase::Low { .. } | Phase::High => String::new(),
+    };
+    let asks = format!("what it lent of {pools} is asked back{until}, quotas rise as nodes come back");
+    match is_gone {
+        true => {
+            let stays = format!("{asks}, and then it is forgotten");
+            draft.released.push(Released { what: format!("tide/{name}"), stays });
+        }
+        false => draft.note(Thing::Tide(name.clone()), format!("{name} is low no more, before its time: {asks}")),
+    }
+}
+
+/// Whether something of what an edit ended is not back yet.
+fn is_ended_out(view: &View<'_>, handed: &Handed, name: &TideName, loan: &LoanSpec) -> bool {
+    let parts = handed.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
+    let is_its = |purpose: &Use| match purpose {
+        Use::Returning { tide, from, to, .. } => tide == name && *from == loan.from && *to == loan.to,
+        _ => false,
+    };
+    let mut away = parts.filter(|part| part.layout == loan.layout);
+    away.any(|part| is_its(&part.purpose)) || is_borrowed(view, handed, loan)
+}
+
+fn is_borrowed(view: &View<'_>, handed: &Handed, loan: &LoanSpec) -> bool {
+    borrowed(view, handed, loan).is_some_and(|(_, over)| over.values().any(|amount| *amount > 0))
+}
+
 /// Whether something that a tide lent is not back yet.
-fn is_out(view: &View<'_>, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideName, spec: &TideSpec) -> bool {
+fn is_out(view: &View<'_>, handed: &Handed, name: &TideName, spec: &TideSpec) -> bool {
     let of_tide = |pool: &PoolName, purpose: &Use| match purpose {
         Use::Lent { tide, .. } | Use::Returning { tide, .. } => {
             tide == name && view.standing.keeper(pool, purpose).is_none()
@@ -135,9 +183,8 @@ fn is_out(view: &View<'_>, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideN
         Use::Spare | Use::Own => false,
     };
     let parts = handed.iter().flat_map(|(pool, target)| target.parts.iter().map(move |part| (pool, part)));
-    let borrowed =
-        |loan: &LoanSpec| borrowed(view, loan).is_some_and(|(_, over)| over.values().any(|amount| *amount > 0));
-    parts.into_iter().any(|(pool, part)| of_tide(pool, &part.purpose)) || spec.loans.iter().any(borrowed)
+    parts.into_iter().any(|(pool, part)| of_tide(pool, &part.purpose))
+        || spec.loans.iter().any(|loan| is_borrowed(view, handed, loan))
 }
 
 fn record(draft: &mut Draft, name: &TideName, verb: &str, change: LedgerChange, wanted: String) {
@@ -148,23 +195,25 @@ fn record(draft: &mut Draft, name: &TideName, verb: &str, change: LedgerChange, 
     draft.courses.push(Course { on, nodes, wanted, reason, has_deadline: false, steps: made.steps });
 }
 
-/// Suspends what a borrower holds beyond its own share of a pool whose cut did not change.
-fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draft: &mut Draft) {
-    let Some((mut running, mut over)) = borrowed(view, loan) else { return };
+/// Suspends what a borrower holds beyond its own share of a pool whose cut does not change, or of which an edit lends it
+/// less.
+fn reclaim(
+    view: &View<'_>,
+    handed: &Handed,
+    tide: &TideName,
+    loan: &LoanSpec,
+    (hard_at, due): (Timestamp, Timestamp),
+    draft: &mut Draft,
+) {
+    let Some((mut running, mut over)) = borrowed(view, handed, loan) else { return };
     if is_on(Mistake::QuotaThoughtReclaimed) {
         return;
     }
-    let hard_at = match phase {
-        Phase::Reclaiming { hard_at, .. } => hard_at,
-        _ => view.now,
-    };
-    let due = match phase {
-        Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => due,
-        _ => view.now,
-    };
-    // What is told to go already gives back what it holds.
-    running.retain(|(_, workload)| {
-        let leaves = !workload.active || workload.evicted;
+    let emptied = emptied(view, handed, loan);
+    // What is told to go already gives back what it holds, and so will what is on a node that is cut back.
+    running.retain(|(uid, workload)| {
+        let goes_with_its_node = || view.harm.workload_nodes(uid, workload).iter().any(|node| emptied.contains(node));
+        let leaves = !workload.active || workload.evicted || goes_with_its_node();
         if leaves {
             give_back(&mut over, workload);
         }
@@ -183,7 +232,7 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
         let young = view.harm.tier_of(workload).and_then(|(_, tier)| {
             workload.reserved?.checked_add(tier.minimum_runtime.signed()).ok().map(|until| until.min(hard_at))
         });
-        suspend(view, &mut made, uid, workload, &[]);
+        suspend(view, &mut made, uid, workload, &[], false);
         give_back(&mut over, workload);
         let course = Course {
             on: on.clone(),
@@ -204,27 +253,46 @@ fn reclaim(view: &View<'_>, tide: &TideName, loan: &LoanSpec, phase: Phase, draf
     }
 }
 
-/// What a borrower runs on a pool whose cut did not change, and by how much that is beyond what it may have by day.
-fn borrowed<'a>(view: &View<'a>, loan: &LoanSpec) -> Option<(Running<'a>, BTreeMap<ResourceName, i64>)> {
-    let pool = view.standing.pools.get(&loan.pool).filter(|pool| pool.layout == loan.layout)?;
-    let quota = view.standing.quotas.get(&loan.to)?;
+/// The nodes of a loan's pool that are still cut for it, and are asked back.
+fn emptied<'a>(view: &View<'a>, handed: &Handed, loan: &LoanSpec) -> BTreeSet<&'a NodeName> {
+    let parts = handed.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
+    let back = |part: &&Part| matches!(part.purpose, Use::Returning { .. }) && part.layout == loan.layout;
+    let own = view.standing.pools.get(&loan.pool).map(|pool| &pool.layout);
+    let slots: BTreeSet<u32> = parts
+        .filter(|part| back(part) && Some(&part.layout) != own)
+        .flat_map(|part| part.first..part.first.saturating_add(part.nodes))
+        .collect();
+    let all = view.pools.get(&loan.pool).into_iter().flat_map(|pool| &pool.slots);
+    all.filter(|slot| slots.contains(&slot.id.index)).filter_map(|slot| slot.node).map(|(name, _)| name).collect()
+}
+
+/// What a borrower runs on a pool whose cut did not change, or of which an edit lends it less, and by how much that is
+/// beyond what it may have now.
+fn borrowed<'a>(
+    view: &View<'a>,
+    handed: &Handed,
+    loan: &LoanSpec,
+) -> Option<(Running<'a>, BTreeMap<ResourceName, i64>)> {
+    let is_asked = |pool: &&PoolSpec| pool.layout == loan.layout || loan.ended.is_some();
+    let pool = view.standing.pools.get(&loan.pool).filter(is_asked)?;
     let holds = |workload: &WorkloadSeen| {
-        workload.queue.as_str() == quota.cluster_queue
+        workload.queue.as_str() == loan.queue
             && workload.reserved.is_some()
             && workload.flavors.values().any(|flavor| flavor.as_str() == loan.pool.as_str())
     };
     let workloads = view.input.observed.cluster.workloads.seen();
     let running: Running<'a> = workloads.iter().filter(|(_, one)| holds(one)).collect();
-    let over = excess(view, loan, &running, pool.shape.gpus);
+    let over = excess(view, handed, loan, &running, pool);
     Some((running, over))
 }
 
-/// What a borrower holds of a pool beyond what it may have by day, by resource.
+/// What a borrower holds of a pool beyond its share and what is lent to it now, by resource.
 fn excess(
     view: &View<'_>,
+    handed: &Handed,
     loan: &LoanSpec,
     running: &[(&WorkloadUid, &WorkloadSeen)],
-    gpus: u32,
+    pool: &PoolSpec,
 ) -> BTreeMap<ResourceName, i64> {
     let mut held: BTreeMap<ResourceName, i64> = BTreeMap::new();
     for (resource, amount) in running.iter().flat_map(|(_, workload)| &workload.requests) {
@@ -232,29 +300,22 @@ fn excess(
             *held.entry(resource.clone()).or_insert(0) += amount;
         }
     }
+    let parts = handed.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
+    for part in parts.filter(|part| matches!(&part.purpose, Use::Lent { to, .. } if *to == loan.to)) {
+        let supply = view.standing.per_node(pool, &part.layout).times(part.nodes);
+        for (resource, count) in holds::counted(view.standing, pool, &part.layout, &supply) {
+            *held.entry(resource).or_insert(0) -= i64::try_from(count).unwrap_or(i64::MAX);
+        }
+    }
     let share = view.input.target.quotas.get(&loan.to).and_then(|quota| quota.shares.get(&loan.pool));
     let amounts = share.into_iter().flat_map(|share| [Some(&share.guarantee), share.borrow.as_ref()]).flatten();
-    for amount in amounts {
-        for (resource, count) in resources(amount, gpus) {
-            *held.entry(resource).or_insert(0) -= count;
+    let each = view.standing.per_node(pool, &pool.layout);
+    for supply in amounts.map(|amount| amount.supply(&each)) {
+        for (resource, count) in holds::counted(view.standing, pool, &pool.layout, &supply) {
+            *held.entry(resource).or_insert(0) -= i64::try_from(count).unwrap_or(i64::MAX);
         }
     }
     held
-}
-
-fn resources(amount: &Amount, gpus: u32) -> Vec<(ResourceName, i64)> {
-    let gpu = || ResourceName::from("nvidia.com/gpu");
-    match amount {
-        Amount::Gpus(count) => vec![(gpu(), i64::from(*count))],
-        Amount::Nodes(count) => vec![(gpu(), i64::from(*count) * i64::from(gpus))],
-        Amount::Slices(slices) => {
-            let of = |(profile, count): (&crate::ids::MigProfile, &u32)| {
-                let name = format!("nvidia.com/mig-{}", profile.as_str().replace('+', "."));
-                (ResourceName::from(name), i64::from(*count))
-            };
-            slices.iter().map(of).collect()
-        }
-    }
 }
 
 fn give_back(over: &mut BTreeMap<ResourceName, i64>, workload: &WorkloadSeen) {
@@ -265,8 +326,9 @@ fn give_back(over: &mut BTreeMap<ResourceName, i64>, workload: &WorkloadSeen) {
     }
 }
 
+/// Also shared ones, and slices.
 fn is_gpu(resource: &ResourceName) -> bool {
-    resource.as_str() == "nvidia.com/gpu" || resource.as_str().starts_with("nvidia.com/mig-")
+    ["nvidia.com/", "amd.com/gpu", "aws.amazon.com/neuron"].iter().any(|name| resource.as_str().starts_with(name))
 }
 
 fn purpose(on: &Thing, reason: &Reason, pressure: Pressure) -> Purpose {

@@ -28,7 +28,11 @@ pub struct PlanInput {
     pub upcoming: Vec<(Timestamp, Vec<Change>)>,
     pub desired: Desired,
     pub observed: Observed,
+    /// With every pool under the name that the documents give.
     pub ledger: Ledger,
+    /// Pools that are kept under another name until that is written down: the old name by the new one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub renamed: BTreeMap<PoolName, PoolName>,
     /// Tides that are low by the clock and lend nothing, because their guard says no or nothing: with its words.
     #[serde(default)]
     pub closed: BTreeMap<TideName, String>,
@@ -38,6 +42,9 @@ pub struct PlanInput {
     /// Tides of the target that have no document any more: what they lent is asked back.
     #[serde(default)]
     pub gone: BTreeSet<TideName>,
+    /// Tides whose low tide was ended by an edit while they lent: what they lent is asked back.
+    #[serde(default)]
+    pub cut_short: BTreeSet<TideName>,
     /// The git revision of the documents, where they come from one.
     pub revision: Option<String>,
     /// Only what concerns these; empty: everything.
@@ -77,7 +84,18 @@ pub struct Plan {
 impl PlanInput {
     /// The target's pools as far as nodes that are cut anew have changed hands.
     pub fn handed_over(&self) -> BTreeMap<PoolName, PoolTarget> {
-        self.target.handed_over(&cuts::seen(&self.target, &self.ledger, &self.observed.cluster))
+        self.target.handed_over(&cuts::seen(&self.target, &self.ledger, &self.observed.cluster, self.now))
+    }
+
+    /// A slot by the name that its pool has, where it is given by the one that the pool had.
+    pub fn as_named(&self, slot: &SlotId) -> SlotId {
+        let now = self.renamed.iter().find(|(_, old)| **old == slot.pool).map(|(new, _)| new);
+        SlotId::new(now.unwrap_or(&slot.pool), slot.index)
+    }
+
+    /// A slot by the name that its pool is kept under.
+    pub fn as_kept(&self, slot: &SlotId) -> SlotId {
+        SlotId::new(self.renamed.get(&slot.pool).unwrap_or(&slot.pool), slot.index)
     }
 }
 
@@ -144,6 +162,10 @@ pub enum Reason {
     Unanswered,
     /// What runs was launched from another template.
     Outdated,
+    /// The reservation that it stands in is written smaller than what is in it.
+    Overfull {
+        reservation: ReservationName,
+    },
     /// The layout that the slot should have.
     Layout {
         from: Option<LayoutName>,
@@ -372,7 +394,7 @@ impl Plan {
     pub fn effects_but_for_approval(&self) -> Effects {
         let mut sum = Effects::default();
         self.steps.iter().for_each(|step| sum.add(&step.effects));
-        let waits = self.held.iter().filter(|held| held.waiting_on.comes_by_itself());
+        let waits = self.held.iter().filter(|held| held.waiting_on.is_part_of_it());
         let waits = waits.filter(|held| !matches!(held.waiting_on, WaitingOn::Approval { .. }));
         waits.for_each(|held| sum.add(&held.effects));
         sum
@@ -426,8 +448,18 @@ impl WaitingOn {
         Self::Until { at, why: why.into(), remedy: None }
     }
 
-    /// Whether what waits on it is part of what an approval covers: it comes by itself.
+    /// Whether what waits on it is part of what an approval of the plan covers.
+    pub fn is_part_of_it(&self) -> bool {
+        self.passes_with_time() || matches!(self, Self::Approval { .. })
+    }
+
+    /// Whether it comes without anybody's doing. What waits for somebody's word does not, and neither does what a limit
+    /// of none keeps back.
     pub fn comes_by_itself(&self) -> bool {
+        self.passes_with_time() && !matches!(self, Self::Budget { allowed: 0, .. })
+    }
+
+    fn passes_with_time(&self) -> bool {
         matches!(
             self,
             Self::Budget { .. }
@@ -436,7 +468,6 @@ impl WaitingOn {
                 | Self::Step(_)
                 | Self::Gang { .. }
                 | Self::DisruptionBudget(_)
-                | Self::Approval { .. }
         )
     }
 }

@@ -17,8 +17,11 @@ use crate::fleet::target::{Part, PoolTarget, Purpose};
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, SlotId};
 use crate::observed::{InstanceSeen, InstanceState, NodeSeen};
 
-/// How long an instance that was just launched may be missing from the list: EC2 is eventually consistent.
-pub const FRESH: SignedDuration = SignedDuration::from_mins(5);
+/// How long an instance that was just launched may be missing before a list without it is a strange one.
+const FRESH: SignedDuration = SignedDuration::from_mins(5);
+/// How long EC2 may take to list what it said that it launched. Nothing says how long that is at worst; whoever does not
+/// wait pays for a second machine, and whoever waits loses the time after which one that does not join is given up.
+pub const LISTED_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 /// How long an instance must be missing from whole reads before it is believed lost.
 pub const LOST_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
@@ -235,7 +238,8 @@ impl<'a> Finder<'a, '_> {
             view.body = self.body(&view, record);
         } else if let Some(intent) = record.and_then(|record| record.intent.as_ref()) {
             let token = intent.request.token.as_str();
-            let answer = self.tokens.get(token).filter(|(_, seen)| self.is_ours(seen, &view.id));
+            // A pool that has another name since had its own when this was sent.
+            let answer = self.tokens.get(token).filter(|(_, seen)| self.is_ours(seen, &intent.request.slot));
             view.body = answer.map_or(Body::InFlight(intent), |(id, _)| Body::Found(id));
             view.instance = answer.copied();
         } else if let Some(found) = self.adoptable(&view) {
@@ -261,7 +265,7 @@ impl<'a> Finder<'a, '_> {
             None => {
                 let launched = record.and_then(|record| record.launched);
                 match launched {
-                    Some(at) if self.input.now.duration_since(at) <= FRESH => Body::Starting,
+                    Some(at) if self.input.now.duration_since(at) <= LISTED_WITHIN => Body::Starting,
                     _ => Body::Missing,
                 }
             }

@@ -7,6 +7,7 @@ use super::dress::{clothes, is_dressed};
 use super::ends;
 use super::health::{self, Sickness};
 use super::layout::{self, CutState};
+use super::silent;
 use super::slots::treated;
 use super::types::{Consent, Reason};
 use super::view::{Body, PoolView, SlotView, View};
@@ -15,7 +16,7 @@ use crate::effect::{Amount, Effects, Thing, Treated, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::Purpose;
 use crate::fleet::updates::When;
-use crate::ids::{NodeName, SlotId};
+use crate::ids::{NodeName, ReservationName, SlotId};
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Wish {
@@ -62,6 +63,10 @@ pub enum Wish {
         reason: Reason,
         remove_starting: bool,
     },
+    /// It has so many GPUs, and is not what its pool asks for: it is left as it is, and that is said.
+    Misfit {
+        found: u32,
+    },
     /// Our mark, which nothing wants any more.
     Free,
 }
@@ -87,7 +92,7 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         // that is not listed yet cannot be taken away.
         Body::Starting => {
             let listed = slot.instance.is_some() || slot.is_existing();
-            let leaves = listed && (slot.part.is_none() || never_came(view, slot));
+            let leaves = listed && (slot.part.is_none() || silent::given_up(view, slot).is_some());
             slot.node.is_some() && (leaves || (slot.part.is_some() && is_drained(view, slot)))
         }
         _ => false,
@@ -111,20 +116,23 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         let reason = Reason::Drained { by: order.by.clone() };
         return Some(Wish::Drain { reason, unmanaged: order.unmanaged, local_data: order.local_data });
     }
-    if never_came(view, slot) {
-        let reason = Reason::Sick { remedy: Remedy::Replace, symptom: "it did not become ready".into() };
+    if let Some(symptom) = silent::given_up(view, slot) {
+        let reason = Reason::Sick { remedy: Remedy::Replace, symptom: symptom.into() };
         let treated = Some(treated(view, Remedy::Replace, health::ADMIT_RULE));
         return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
     }
     let is_starting = is_starting(node);
     let sick = health::sickness(view, pool, slot);
-    let late = || if is_starting { health::not_admitted(view, pool, node) } else { None };
+    let late = || health::not_admitted(view, pool, slot, node);
     if let Some(wish) = sick.or_else(late).and_then(|sick| cure(view, slot, sick)) {
         return Some(wish);
     }
     // Closed for a person who has what they wanted: it serves first, and is then like any other.
     if slot.mark.as_ref().is_some_and(|mark| mark.why == DRAIN) {
         return Some(Wish::Free);
+    }
+    if let Some(found) = layout::misfit(pool, node).filter(|_| slot.is_existing()) {
+        return Some(Wish::Misfit { found });
     }
     let cut = cut_wish(view, pool, slot);
     let outdated = is_outdated(view, pool, slot);
@@ -148,6 +156,14 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         return Some(Wish::Dress { reason, remove_starting: is_starting });
     }
     slot.mark.is_some().then_some(Wish::Free)
+}
+
+/// A node that is well moves to another source of its pool, because the reservation that it stands in is to hold fewer.
+pub fn moves_out(pool: &PoolView<'_>, reservation: &ReservationName) -> Wish {
+    let idle_only = pool.spec.updates.when == When::Idle;
+    let pressure = PressureOf { idle_only, ..PressureOf::default() };
+    let reason = Reason::Overfull { reservation: reservation.clone() };
+    Wish::Replace { reason, pressure, treated: None, rollout: true }
 }
 
 /// Whether a person wants the slot's node empty.
@@ -211,7 +227,7 @@ fn is_outdated(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> boo
 }
 
 /// Whether the node has to be cut anew, and how urgent that is.
-fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
+pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
     let ((_, node), part) = (slot.node?, slot.part?);
     let (to, laid_out) = layout::wanted(view, pool, slot)?;
     let state = layout::state(view, slot, node, laid_out);
@@ -241,22 +257,20 @@ fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     // One that was never cut, and is new or only claimed, was in no tide.
     let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
     let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
-    let loans = view.standing.tides.iter().flat_map(|(tide, spec)| spec.loans.iter().map(move |loan| (tide, loan)));
-    let late = loans.filter(|(_, loan)| lent_before && loan.pool == *pool.name && Some(&loan.layout) == from);
-    let late = late.map(|(tide, _)| tide).next();
-    let (reason, pressure, rollout) = match &part.purpose {
-        Purpose::Lent { tide, to, .. } => {
+    let target = &view.input.target;
+    let late = from.filter(|_| lent_before).and_then(|from| target.lent_as(pool.name, from));
+    let late = late.map(|(tide, loan)| target.coming_back(tide, loan));
+    let (reason, pressure, rollout) = match (&part.purpose, &late) {
+        (Purpose::Lent { tide, to, .. }, _) => {
             (Reason::Lent { tide: tide.clone(), to: to.clone() }, PressureOf::default(), false)
         }
-        Purpose::Returning { tide, hard_at, due, .. } => {
-            let pressure = PressureOf { hard_at: Some(*hard_at), ..PressureOf::default() };
-            (Reason::Returning { tide: tide.clone(), due: *due }, pressure, false)
-        }
-        // Late from the tide: it is the owner's time already.
-        _ if late.is_some() => {
-            let pressure = PressureOf { hard_at: Some(view.now), ..PressureOf::default() };
-            let tide = late.cloned().expect("just seen");
-            (Reason::Returning { tide, due: view.now }, pressure, false)
+        // Asked back by the tide, or by an edit of it; or late from it, and then it is the owner's time already.
+        (Purpose::Returning { tide, hard_at, due, .. }, _)
+        | (_, Some(Purpose::Returning { tide, hard_at, due, .. })) => {
+            let is_late = *due == Timestamp::UNIX_EPOCH;
+            let (hard_at, due) = if is_late { (view.now, view.now) } else { (*hard_at, *due) };
+            let pressure = PressureOf { hard_at: Some(hard_at), ..PressureOf::default() };
+            (Reason::Returning { tide: tide.clone(), due }, pressure, false)
         }
         _ => {
             let idle_only = !starting && pool.spec.updates.when == When::Idle;
@@ -290,7 +304,7 @@ impl Wish {
             Self::Quarantine { .. } | Self::Watch { .. } => "quarantine",
             Self::Drain { .. } => DRAIN,
             Self::Cut { .. } => "cut",
-            Self::Dress { .. } | Self::Free => "keep",
+            Self::Dress { .. } | Self::Misfit { .. } | Self::Free => "keep",
         }
     }
 
@@ -304,6 +318,7 @@ impl Wish {
             | Self::Watch { reason, .. }
             | Self::Cut { reason, .. }
             | Self::Dress { reason, .. } => reason,
+            Self::Misfit { .. } => &Reason::Wanted,
             Self::Free => &Reason::LeftOver,
         }
     }
@@ -312,6 +327,8 @@ impl Wish {
         match self {
             Self::Remove { voluntary: true, .. } | Self::Drain { .. } => Consent::Asked,
             Self::Cut { ordered: true, .. } => Consent::Standing,
+            // It costs what the place in the reservation did not.
+            Self::Replace { reason: Reason::Overfull { .. }, .. } => Consent::Asked,
             Self::Replace { rollout: true, pressure, .. } | Self::Cut { rollout: true, pressure, .. } => {
                 if pressure.idle_only { Consent::Standing } else { Consent::Asked }
             }
@@ -329,7 +346,8 @@ impl Wish {
             _ => (false, false),
         };
         let (hard_at, deadline) = (of.hard_at, of.deadline);
-        Pressure { moves_work: !of.idle_only, hard_at, deadline, takes_unmanaged, keeps_local_data }
+        let ends_machine = matches!(self, Self::Remove { .. } | Self::Replace { .. });
+        Pressure { moves_work: !of.idle_only, hard_at, deadline, takes_unmanaged, keeps_local_data, ends_machine }
     }
 
     pub fn effects(&self, on: &Thing) -> Effects {
@@ -337,7 +355,12 @@ impl Wish {
             Self::Remove { .. } | Self::Replace { .. } => Verb::Terminate,
             Self::Reboot { .. } => Verb::Reboot,
             Self::Cut { .. } => Verb::Cut,
-            Self::Quarantine { .. } | Self::Drain { .. } | Self::Watch { .. } | Self::Dress { .. } | Self::Free => {
+            Self::Quarantine { .. }
+            | Self::Drain { .. }
+            | Self::Watch { .. }
+            | Self::Dress { .. }
+            | Self::Misfit { .. }
+            | Self::Free => {
                 return Effects::default();
             }
         };
@@ -359,6 +382,7 @@ impl Wish {
             Self::Cut { reason: Reason::Layout { to, .. }, .. } => format!("cut {node} in {slot} as {to}"),
             Self::Cut { .. } => format!("cut {node} in {slot} anew"),
             Self::Dress { .. } => format!("label {node} as {slot}"),
+            Self::Misfit { .. } => format!("{node} in service in {slot}"),
             Self::Free => format!("put {node} of {slot} back into service"),
         }
     }

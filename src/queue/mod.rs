@@ -20,6 +20,7 @@ pub mod cycle;
 pub mod fair;
 pub mod mode;
 pub mod model;
+pub mod most;
 pub mod parse;
 pub mod preempt;
 pub mod state;

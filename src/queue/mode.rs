@@ -1,5 +1,5 @@
-//! How Kueue is configured to choose victims: in the file that it was started with, which its release keeps in a
-//! ConfigMap.
+//! How Kueue is configured, and with that to choose victims: in the file that it was started with, which its release
+//! keeps in a ConfigMap.
 
 use serde_json::Value;
 
@@ -11,12 +11,24 @@ pub fn configuration() -> ObjectKey {
     ObjectKey::namespaced(ObjectKind::ConfigMap, "kueue-system", "kueue-manager-config")
 }
 
+/// Kueue's file in the ConfigMap, with the key that it stands under; none where nobody can read it.
+pub fn file(map: &Value) -> Option<(String, Value)> {
+    let parsed = |(key, text): (&String, &Value)| {
+        let file: Value = serde_saphyr::from_str(text.as_str()?).ok()?;
+        file.is_object().then(|| (key.clone(), file))
+    };
+    map["data"].as_object()?.iter().find_map(parsed)
+}
+
+/// The file as it is written.
+pub fn text(file: &Value) -> String {
+    serde_saphyr::to_string(file).unwrap_or_else(|_| file.to_string())
+}
+
 /// What the ConfigMap says. Without one, or with one that nobody can read, the default: fair sharing is off.
 pub fn mode(map: Option<&Value>) -> Mode {
-    let files = map.and_then(|map| map["data"].as_object());
-    let mut files = files.into_iter().flat_map(|files| files.values()).filter_map(Value::as_str);
-    let fair = files.find_map(|text| {
-        let file: Value = serde_saphyr::from_str(text).ok()?;
+    let file = map.and_then(file).map(|(_, file)| file);
+    let fair = file.and_then(|file| {
         let fair = file.get("fairSharing")?.as_object()?.clone();
         // Before v1beta2 the block had a switch of its own.
         (fair.get("enable").and_then(Value::as_bool) != Some(false)).then_some(fair)

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
@@ -265,18 +266,27 @@ fn name<'a, T: From<&'a str>>(value: &'a Value) -> Option<T> {
 
 /// A Kubernetes quantity of a resource: `200`, `"200"`, `"1k"`, `"4Gi"`, `"500m"`.
 pub fn quantity(resource: &ResourceName, value: &Value) -> Option<i64> {
-    let thousandths = thousandths(value)?;
+    let amount = decimal(value)?;
     // Kueue rounds up, as the API machinery does.
-    if resource.as_str() == "cpu" {
-        Some(thousandths)
-    } else {
-        Some(thousandths.div_euclid(1000) + i64::from(thousandths.rem_euclid(1000) > 0))
-    }
+    let amount = if resource.as_str() == "cpu" { amount.checked_mul(Decimal::ONE_THOUSAND)? } else { amount };
+    whole(amount)
 }
 
 /// A quantity in thousandths.
 fn thousandths(value: &Value) -> Option<i64> {
-    const KI: i64 = 1024;
+    whole(decimal(value)?.checked_mul(Decimal::ONE_THOUSAND)?)
+}
+
+/// More than anybody has of anything, and still so little that all queues of a tree add up.
+const MOST: i64 = i64::MAX >> 10;
+
+fn whole(amount: Decimal) -> Option<i64> {
+    let most = Decimal::from(MOST);
+    amount.ceil().clamp(-most, most).to_i64()
+}
+
+fn decimal(value: &Value) -> Option<Decimal> {
+    const KI: u64 = 1024;
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
@@ -285,21 +295,23 @@ fn thousandths(value: &Value) -> Option<i64> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
     let unit = match suffix {
-        "m" => 1,
-        "" => 1000,
-        "k" => 1_000_000,
-        "M" => 1_000_000_000,
-        "G" => 1_000_000_000_000,
-        "T" => 1_000_000_000_000_000,
-        "Ki" => 1000 * KI,
-        "Mi" => 1000 * KI * KI,
-        "Gi" => 1000 * KI * KI * KI,
-        "Ti" => 1000 * KI * KI * KI * KI,
+        "m" => return number.parse::<Decimal>().ok()?.checked_div(Decimal::ONE_THOUSAND),
+        "" => 1,
+        "k" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "P" => 1_000_000_000_000_000,
+        "E" => 1_000_000_000_000_000_000,
+        "Ki" => KI,
+        "Mi" => KI.pow(2),
+        "Gi" => KI.pow(3),
+        "Ti" => KI.pow(4),
+        "Pi" => KI.pow(5),
+        "Ei" => KI.pow(6),
         _ => return None,
     };
-    let number: rust_decimal::Decimal = number.parse().ok()?;
-    let product = number.checked_mul(rust_decimal::Decimal::from(unit))?;
-    product.ceil().to_i64()
+    number.parse::<Decimal>().ok()?.checked_mul(Decimal::from(unit))
 }
 
 #[cfg(test)]
@@ -316,6 +328,9 @@ mod tests {
         assert_eq!(of("nvidia.com/gpu", json!("1k")), Some(1000));
         assert_eq!(of("nvidia.com/gpu", json!("1500m")), Some(2));
         assert_eq!(of("memory", json!("4Gi")), Some(4 << 30));
+        assert_eq!(of("ephemeral-storage", json!("2Pi")), Some(2 << 50), "as much as sixteen nodes have");
+        assert_eq!(of("ephemeral-storage", json!("9Ei")), Some(MOST));
+        assert_eq!(of("cpu", json!("1500M")), Some(1_500_000_000_000));
         assert_eq!(of("cpu", json!("500m")), Some(500));
         assert_eq!(of("cpu", json!(2)), Some(2000));
         assert_eq!(of("cpu", json!(0.5)), Some(500));
@@ -362,6 +377,7 @@ mod tests {
             taints: Vec::new(),
             unschedulable: false,
             ready: true,
+            unready_since: None,
             allocatable: [("nvidia.com/gpu".into(), 8)].into(),
             conditions: BTreeMap::new(),
             created: Timestamp::UNIX_EPOCH,

@@ -3,7 +3,6 @@
 //! A plan is about disruption: what is taken away comes first, with who is disturbed and for how long; what nobody
 //! notices comes last. Called by the command line.
 
-mod difference;
 mod drain;
 mod group;
 mod human;

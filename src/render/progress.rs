@@ -197,6 +197,7 @@ fn fact(fact: &Fact) -> String {
     match fact {
         Fact::Gone(id) => format!("{id} is gone"),
         Fact::Live(id) => format!("{id} is there"),
+        Fact::Unlisted(id) => format!("{id} is not known to the cloud"),
         Fact::Free { reservation, places } => format!("{reservation} has {} free", count(*places, "place")),
         Fact::Active(id) => format!("{id} is active"),
         Fact::Joined { instance } => format!("{instance} has joined the cluster"),
@@ -208,6 +209,7 @@ fn fact(fact: &Fact) -> String {
             format!("{node} holds only {}", count(u32::try_from(pods.len()).unwrap_or(u32::MAX), "known pod"))
         }
         Fact::Empty(node) => format!("{node} is empty"),
+        Fact::GivenUp(node) => format!("{node} is empty, or silent with nobody left who has time to end"),
         Fact::LaidOut { node, .. } => format!("{node} is cut"),
         Fact::Saved { workload, within_secs, .. } => {
             format!("workload {workload} has saved its work, at most {}", length(*within_secs))

@@ -14,7 +14,7 @@ use super::tide::words::phase;
 use crate::fleet::quota::Supply;
 use crate::fleet::tide::Phase;
 use crate::observed::ReservationState;
-use crate::status::{PoolStatus, ReservationStatus, Status, TideStatus, Verdict};
+use crate::status::{PoolStatus, ReservationStatus, ShareStatus, Status, TideStatus, Verdict};
 use crate::units::Usd;
 
 /// What is told of a long list: the rest is counted.
@@ -189,7 +189,7 @@ impl Page<'_> {
             rows.add_row([
                 if first { share.quota.to_string() } else { String::new() },
                 share.pool.to_string(),
-                share.guarantee.as_ref().map_or("-".into(), |amount| amount.to_string()),
+                guaranteed(share),
                 supply(&share.loaned),
                 supply(&share.used),
                 supply(&share.borrowed),
@@ -233,6 +233,7 @@ impl Page<'_> {
 
     fn tide_remarks(&self, tide: &TideStatus) -> String {
         let gone = tide.gone.then(|| "its document is gone: what it lent is asked back".to_string());
+        let cut_short = tide.cut_short.then(|| "edited to be low no more: what it lent is asked back".to_string());
         let recalled = tide.recalled.as_ref().map(|recall| {
             let at = self.words.near(recall.at);
             match recall.guard() {
@@ -245,7 +246,7 @@ impl Page<'_> {
             None => format!("guard: no answer, lends only below {}", guard.below),
         });
         let closed = tide.closed.as_ref().map(|why| format!("lends nothing: {}", clean(why)));
-        gone.into_iter().chain(closed).chain(recalled).chain(guard).collect::<Vec<_>>().join("; ")
+        gone.into_iter().chain(cut_short).chain(closed).chain(recalled).chain(guard).collect::<Vec<_>>().join("; ")
     }
 
     fn stopped(&self) -> Option<String> {
@@ -314,6 +315,15 @@ impl Page<'_> {
 
 fn more(all: usize, what: &str) -> Option<String> {
     (all > LINES).then(|| format!("  and {} more {what}", all - LINES))
+}
+
+/// "64 GPUs", "64 GPUs (wanted: 56 GPUs)"
+fn guaranteed(share: &ShareStatus) -> String {
+    let now = share.guarantee.as_ref().map(|amount| amount.to_string());
+    match &share.wanted {
+        None => now.unwrap_or_else(|| "-".into()),
+        Some(wanted) => format!("{} (wanted: {wanted})", now.unwrap_or_else(|| "nothing".into())),
+    }
 }
 
 fn supply(supply: &Supply) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Wrong;
 use super::bench::Bench;
@@ -35,6 +35,7 @@ pub fn act(bench: &mut Bench, act: &Act) -> Said {
         | Act::Ready { .. }
         | Act::RemoveNode(_)
         | Act::Mig { .. }
+        | Act::MigRestart(_)
         | Act::Cordon { .. }
         | Act::HandsOff { .. }
         | Act::Label { .. } => on_node(bench, act),
@@ -60,9 +61,8 @@ pub fn act(bench: &mut Bench, act: &Act) -> Said {
             nothing
         }
         Act::Change { object, path, value, by } => {
-            let found = bench.sim.in_cluster(|cluster, now| cluster.observe(now));
-            let found = found.objects.seen().get(object).map(|found| found.body.clone());
-            let mut body = found.ok_or_else(|| Wrong::new(format!("there is no {object}")))?;
+            let found = bench.sim.in_cluster(|cluster, _| cluster.body_of(object).cloned());
+            let mut body = found.unwrap_or_else(|| json!({}));
             set(&mut body, path, value)?;
             bench.sim.in_cluster(|cluster, now| cluster.change_object(now, by, object, &body))?;
             nothing
@@ -85,6 +85,7 @@ fn on_node(bench: &mut Bench, act: &Act) -> Said {
     | Act::Ready { place, .. }
     | Act::RemoveNode(place)
     | Act::Mig { place, .. }
+    | Act::MigRestart(place)
     | Act::Cordon { place, .. }
     | Act::HandsOff { place, .. }
     | Act::Label { place, .. }) = act
@@ -94,12 +95,13 @@ fn on_node(bench: &mut Bench, act: &Act) -> Said {
     let node = bench.node(place)?;
     bench.sim.in_cluster(|cluster, now| match act {
         Act::Xid { code, heals, .. } => cluster.xid(now, &node, *code, *heals),
-        Act::Condition { kind, status, .. } => cluster.set_condition(now, &node, kind, *status),
+        Act::Condition { kind, status, message, .. } => cluster.set_condition(now, &node, kind, *status, message),
         Act::Ready { ready, .. } => cluster.set_ready(now, &node, *ready),
         Act::RemoveNode(_) => cluster.delete_node(now, &node),
         Act::Cordon { on, .. } => cluster.set_unschedulable(now, &node, *on),
         Act::HandsOff { on, .. } => cluster.annotate(now, &node, HANDS_OFF, on.then_some("a person works on it")),
         Act::Label { key, value, .. } => cluster.label(now, &node, key, value.as_deref()),
+        Act::MigRestart(_) => cluster.restart_gpu_stack(now, &node),
         Act::Mig { fault, .. } => {
             cluster.fail_next_cut(Some(node.clone()), *fault);
             Ok(())
@@ -143,10 +145,20 @@ fn existing(bench: &Bench, name: &str, kind: &InstanceType, gpus: u32, labels: &
 /// Sets a field of a body: `spec.cohort`, `spec.resourceGroups.0.flavors.0.name`.
 fn set(body: &mut Value, path: &str, text: &str) -> Result<(), Wrong> {
     let mut at = body;
-    for key in path.split('.') {
+    let mut rest = Some(path);
+    while let Some(path) = rest {
+        // A key of a ConfigMap is often the name of a file, with a dot in it.
+        let keys = at.as_object().into_iter().flat_map(|map| map.keys());
+        let is_next = |key: &&String| {
+            path.strip_prefix(key.as_str()).is_some_and(|left| left.is_empty() || left.starts_with('.'))
+        };
+        let first = path.split('.').next().unwrap_or(path);
+        let key = keys.filter(is_next).max_by_key(|key| key.len()).map_or(first, String::as_str).to_owned();
+        rest = path[key.len()..].strip_prefix('.');
+        let key = key.as_str();
         let next = match key.parse::<usize>() {
             Ok(index) if at.is_array() => at.get_mut(index),
-            _ if at.is_object() => Some(&mut at[key]),
+            _ if at.is_object() || at.is_null() => Some(&mut at[key]),
             _ => None,
         };
         at = next.ok_or_else(|| Wrong::new(format!("`{path}` is no field of it")))?;

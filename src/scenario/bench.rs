@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Wrong;
 use super::command::{Command, From, Place, Run};
 use super::documents::Documents;
+use super::events;
 use super::invariants::Watch;
 use super::print;
 use super::settle::settle;
@@ -189,6 +190,7 @@ impl Bench {
             Run::Approve => self.approve(),
             Run::Show => Ok(self.sim.summary(&jiff::tz::TimeZone::UTC).lines().map(str::to_string).collect()),
             Run::Calls => Ok(print::calls(&self.sim.state().calls)),
+            Run::Events => Ok(events::of(&self.sim.state().cluster).lines()),
             Run::Health => Ok(print::nodes(&self.sim.state())),
         }
     }

@@ -79,6 +79,8 @@ pub enum Run {
     },
     Show,
     Calls,
+    /// What happened to each gang, node and service so far.
+    Events,
     Health,
     Faults,
 }
@@ -92,12 +94,13 @@ pub struct Place(pub String);
 pub enum Act {
     Kill(Place),
     Xid { place: Place, code: u32, heals: bool },
-    Condition { place: Place, kind: String, status: Option<ConditionStatus> },
+    Condition { place: Place, kind: String, status: Option<ConditionStatus>, message: String },
     Ready { place: Place, ready: bool },
     RemoveNode(Place),
     Interrupt(Place),
     Maintenance { place: Place, within: Duration },
     Mig { fault: MigFault, place: Place },
+    MigRestart(Place),
     Traffic { tide: TideName, value: Option<Ratio> },
     Capacity { kind: InstanceType, zone: Zone, market: Market, left: Option<u32> },
     ForeignInstance { kind: InstanceType, zone: Zone },

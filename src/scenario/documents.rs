@@ -84,10 +84,15 @@ impl Documents {
         if self.0.len() < before { Ok(()) } else { Err(format!("there is no {} {name}", kind.name()).into()) }
     }
 
+    /// All of them, as one file.
+    pub fn text(&self) -> String {
+        self.0.join("---\n")
+    }
+
     /// The fleet that they describe, or all that is wrong with them.
     pub fn fleet(&self, now: Timestamp) -> Result<Fleet, Wrong> {
         let mut loaded = Loaded::default();
-        load::add_bytes(&mut loaded, "fleet.yaml", self.0.join("---\n").as_bytes());
+        load::add_bytes(&mut loaded, "fleet.yaml", self.text().as_bytes());
         let checked = loaded.check(now);
         checked.fleet.ok_or_else(|| {
             let wrong: Vec<_> = checked.diagnostics.iter().filter(|one| one.is_error()).cloned().collect();

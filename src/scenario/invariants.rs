@@ -6,7 +6,7 @@
 //! | | | seen |
 //! | --- | --- | --- |
 //! | I1 | one slot, one live instance | after every call |
-//! | I2 | a machine is ended, booted or cut only when its node carries our cordon for five seconds and holds nothing | at the call |
+//! | I2 | a machine is ended, booted or cut only when its node carries our cordon for five seconds and holds nothing; one that is ended may hold what is stuck because its kubelet is silent for ten minutes | at the call |
 //! | I3 | only what carries our tag and is on record is touched | at the call |
 //! | I4 | pods leave through the eviction API, each by its UID; by force only from a machine that goes anyway | at the call |
 //! | I5 | an eviction leaves every disruption budget as many pods as it wants | before and after the call |

@@ -14,6 +14,7 @@
 //! | `bench` | a simulated world with a fleet: look, round, converge |
 //! | `acts`, `work`, `orders` | what a command does to the world |
 //! | `expect` | what must be so |
+//! | `events` | what happened, in words that a real cluster would use too |
 //! | `twin` | the same documents in an empty world |
 //! | `settle` | law 7: done within the bound, and then quiet |
 //! | `invariants` | what must always be so |
@@ -23,8 +24,9 @@
 mod acts;
 pub mod bench;
 pub mod campaign;
-mod command;
+pub mod command;
 pub mod documents;
+pub mod events;
 mod expect;
 pub mod invariants;
 mod orders;
@@ -40,6 +42,7 @@ mod work;
 mod tests;
 
 pub use parse::COMMANDS;
+pub use script::{Item, Script};
 
 use std::fmt;
 use std::path::Path;
@@ -48,7 +51,6 @@ use jiff::SignedDuration;
 
 use bench::Bench;
 use command::Command;
-use script::{Item, Script};
 
 use crate::provider::sim::{Faults, Rates};
 
@@ -82,17 +84,23 @@ pub struct ScriptError {
     pub so_far: String,
 }
 
+/// A script with its commands, read and not run.
+pub fn parsed(text: &str) -> Result<(Script, Vec<Command>), ScriptError> {
+    let script = Script::parse(text)?;
+    let commands = script.items.iter().map(|item| {
+        let parsed = parse::command(item);
+        parsed.map_err(|wrong| error(item, wrong, String::new()))
+    });
+    let commands = commands.collect::<Result<_, _>>()?;
+    Ok((script, commands))
+}
+
 /// Runs a script. Files that it names are looked for below `base`.
 ///
 /// An expectation that does not hold, a broken invariant and a plan that the judge refuses end it with an error; output
 /// that differs from what the script holds does not, and is told in the transcript.
 pub fn run(text: &str, base: &Path) -> Result<Transcript, ScriptError> {
-    let script = Script::parse(text)?;
-    let commands = script
-        .items
-        .iter()
-        .map(|item| parse::command(item).map_err(|wrong| error(item, wrong, String::new())))
-        .collect::<Result<Vec<Command>, ScriptError>>()?;
+    let (script, commands) = parsed(text)?;
     let mut printed: Vec<Vec<String>> = Vec::new();
     let mut bench = None;
     for (item, command) in script.items.iter().zip(&commands) {

@@ -38,7 +38,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("approve", "approve"),
     ("two", "two operators [seed N] [apart 90s]"),
     ("clock", "clock 90s ahead|behind, or clock right"),
-    ("show", "show [calls|health|faults]"),
+    ("show", "show [calls|events|health|faults]"),
     ("fail", "fail next launch no-capacity|throttled|ambiguous|denied|other [N times]"),
     ("lose", "lose next answer done|undone [N times]"),
     ("throttle", "throttle next [N calls]"),
@@ -60,13 +60,13 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("deny", "deny evictions NS/APP"),
     ("kill", "kill SLOT"),
     ("xid", "xid SLOT CODE [heals]"),
-    ("condition", "condition SLOT TYPE True|False|Unknown|none"),
+    ("condition", "condition SLOT TYPE True|False|Unknown|none [saying MESSAGE]"),
     ("notready", "notready SLOT"),
     ("ready", "ready SLOT"),
     ("remove", "remove node SLOT, or remove object KIND/NAME"),
     ("interrupt", "interrupt SLOT"),
     ("maintenance", "maintenance SLOT in 1h"),
-    ("mig", "mig fail|hang SLOT"),
+    ("mig", "mig fail|hang|restart SLOT"),
     ("traffic", "traffic TIDE 0.4|silent"),
     ("capacity", "capacity TYPE ZONE on-demand|spot N|unlimited"),
     ("foreign", "foreign instance TYPE ZONE"),
@@ -200,6 +200,7 @@ fn run(name: &str, words: &mut Words) -> Result<Run, Wrong> {
             Run::TwoOperators { seed, apart }
         }
         _ if words.take("calls") => Run::Calls,
+        _ if words.take("events") => Run::Events,
         _ if words.take("health") => Run::Health,
         _ if words.take("faults") => Run::Faults,
         _ => Run::Show,
@@ -286,7 +287,9 @@ fn act(name: &str, words: &mut Words) -> Result<Act, Wrong> {
                 ("Unknown", Some(ConditionStatus::Unknown)),
                 ("none", None),
             ];
-            Act::Condition { place, kind, status: words.one_of("status", &known)? }
+            let status = words.one_of("status", &known)?;
+            let message = if words.take("saying") { words.next("a message in quotes")? } else { String::new() };
+            Act::Condition { place, kind, status, message }
         }
         "notready" => Act::Ready { place: place(words)?, ready: false },
         "ready" => Act::Ready { place: place(words)?, ready: true },
@@ -301,6 +304,7 @@ fn act(name: &str, words: &mut Words) -> Result<Act, Wrong> {
             words.must("in")?;
             Act::Maintenance { place, within: words.parse("length of time")? }
         }
+        "mig" if words.take("restart") => Act::MigRestart(place(words)?),
         "mig" => {
             let fault = words.one_of("trap of mig-manager", &[("fail", MigFault::Fail), ("hang", MigFault::Hang)])?;
             Act::Mig { fault, place: place(words)? }

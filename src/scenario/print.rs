@@ -271,6 +271,7 @@ fn reason(reason: &Reason) -> String {
         Reason::SlotEmpty => "slot is empty".into(),
         Reason::Unanswered => "asked again".into(),
         Reason::Outdated => "outdated".into(),
+        Reason::Overfull { reservation } => format!("{reservation} is to hold fewer"),
         Reason::Layout { to, .. } => format!("layout {to}"),
         Reason::Lent { tide, to } => format!("lent to {to} by {tide}"),
         Reason::Returning { tide, due } => format!("asked back by {tide} until {due}"),
@@ -289,6 +290,9 @@ fn reason(reason: &Reason) -> String {
 /// What something waits on.
 pub fn waiting(waiting: &WaitingOn) -> String {
     match waiting {
+        WaitingOn::Budget { name, allowed, used } if used > allowed => {
+            format!("budget {name}: {used} already, and {allowed} may be")
+        }
         WaitingOn::Budget { name, allowed, used } => format!("budget {name}: {used} of {allowed}"),
         WaitingOn::Until { at, why, .. } => format!("until {at}: {why}"),
         WaitingOn::Capacity { what, retry } => {

@@ -268,7 +268,7 @@ fn narrow(count: usize) -> u32 {
 
 fn asks(looked: &Looked) -> bool {
     looked.plan.steps.iter().any(|step| step.consent == Consent::Asked)
-        || looked.plan.held.iter().any(|held| !held.effects.is_empty() && held.waiting_on.comes_by_itself())
+        || looked.plan.held.iter().any(|held| !held.effects.is_empty() && held.waiting_on.is_part_of_it())
 }
 
 /// Whether what is held may wait for ever without anybody being wrong: for a person, for work that nobody may touch, or

@@ -8,6 +8,7 @@ mod quotas;
 pub mod sample;
 #[allow(clippy::module_inception)]
 pub mod status;
+mod written;
 
 pub use event::{Event, EventKind};
 pub use progress::{Progress, StepProgress, StepState, Tally};

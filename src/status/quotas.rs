@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::status::ShareStatus;
+use super::written::{Written, written};
 use crate::compile::cohorts;
 use crate::effect::marks::POOL;
-use crate::fleet::quota::Supply;
-use crate::fleet::target::{LoanTarget, PoolTarget, Purpose};
+use crate::fleet::quota::{Amount, Supply};
+use crate::fleet::target::{LoanTarget, PoolTarget, Purpose, QuotaTarget};
 use crate::ids::{FlavorName, MigProfile, NodeName, PoolName, QuotaName};
 use crate::observed::{ObjectKey, ObjectKind, WorkloadSeen};
 use crate::plan::PlanInput;
@@ -35,7 +36,10 @@ pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
         let used = used_by_pool(&mine, &flavors);
         let loans = || target.loans.iter().filter(|loan| is_lent(&handed, name, loan));
         let of_loans = loans().map(|loan| &loan.pool);
-        let mut pools: BTreeSet<&PoolName> = target.shares.keys().chain(of_loans).chain(used.keys()).collect();
+        let written = written(input, &flavors, name, spec);
+        let given: BTreeSet<PoolName> = written.iter().flat_map(Written::pools).cloned().collect();
+        let mut pools: BTreeSet<&PoolName> =
+            target.shares.keys().chain(of_loans).chain(used.keys()).chain(&given).collect();
         if pools.is_empty() {
             // It lives on what a tide lends, which is nothing now: its work waits all the same.
             let tides = input.target.standing.tides.values().flat_map(|tide| &tide.loans);
@@ -45,7 +49,7 @@ pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
             let mut loaned = Supply::default();
             loans().filter(|loan| loan.pool == *pool).for_each(|loan| loaned.add(&loan.supply));
             let used = used.get(pool).cloned().unwrap_or_default();
-            let guarantee = target.shares.get(pool).map(|share| share.guarantee.clone());
+            let (guarantee, wanted) = guaranteed(target, written.as_ref(), pool);
             let per_node = per_node(input, pool);
             let mut promised = guarantee.as_ref().map(|amount| amount.supply(&per_node)).unwrap_or_default();
             promised.add(&loaned);
@@ -53,11 +57,28 @@ pub fn shares(input: &PlanInput) -> Vec<ShareStatus> {
             let lent = lent_by_tide(input, &handed, name, pool);
             let waiting = u32::try_from(std::mem::take(&mut waiting)).unwrap_or(u32::MAX);
             let (quota, pool) = (name.clone(), pool.clone());
-            all.push(ShareStatus { quota, pool, guarantee, loaned, used, borrowed, lent, waiting });
+            all.push(ShareStatus { quota, pool, guarantee, wanted, loaned, used, borrowed, lent, waiting });
         }
     }
-    put_down_borrowing(input, &mut all);
+    put_down_borrowing(input, &flavors, &mut all);
     all
+}
+
+/// What a quota is promised of a pool now, and what it should be where that is something else.
+fn guaranteed(
+    target: &QuotaTarget,
+    written: Option<&Written<'_>>,
+    pool: &PoolName,
+) -> (Option<Amount>, Option<Amount>) {
+    let wanted = target.shares.get(pool).map(|share| share.guarantee.clone());
+    let Some(written) = written else { return (wanted, None) };
+    let now = written.guarantee(pool, wanted.as_ref()).filter(|now| wanted.is_some() || !now.is_nothing());
+    match (now, wanted) {
+        (Some(now), None) => (Some(now.clone()), Some(now.nothing())),
+        (now, Some(wanted)) if now.as_ref().is_some_and(|now| *now != wanted) => (now, Some(wanted)),
+        (None, Some(wanted)) if !wanted.is_nothing() => (None, Some(wanted)),
+        (now, _) => (now, None),
+    }
 }
 
 /// The pools of the target as far as nodes have changed hands, and, where only quota does, as far as that is written.
@@ -80,10 +101,10 @@ fn is_written(input: &PlanInput, to: &QuotaName) -> bool {
     let cohort = standing.quotas.get(to).and_then(|quota| cohorts::of_tides(standing, to, quota));
     let key = cohort.map(|name| ObjectKey::cluster(ObjectKind::Cohort, &name));
     let wanted = input.desired.objects.iter().find(|object| Some(&object.key) == key.as_ref());
-    let objects = &input.observed.cluster.objects;
-    wanted.is_none_or(|wanted| match objects.seen().get(&wanted.key) {
+    let cluster = &input.observed.cluster;
+    wanted.is_none_or(|wanted| match cluster.objects.seen().get(&wanted.key) {
         Some(seen) => seen.written.as_ref() == Some(&wanted.digest),
-        None => objects.gap().is_some(),
+        None => cluster.gap_of(ObjectKind::Cohort).is_some(),
     })
 }
 
@@ -162,7 +183,7 @@ fn lent_by_tide(
     if nodes == 0 { Supply::default() } else { per_node(input, pool).times(nodes) }
 }
 
-fn put_down_borrowing(input: &PlanInput, shares: &mut [ShareStatus]) {
+fn put_down_borrowing(input: &PlanInput, flavors: &BTreeMap<FlavorName, PoolName>, shares: &mut [ShareStatus]) {
     let root = |quota: &QuotaName| {
         let path = input.target.standing.quotas.get(quota)?.cohort.as_deref()?;
         path.split('/').next().map(String::from)
@@ -177,7 +198,13 @@ fn put_down_borrowing(input: &PlanInput, shares: &mut [ShareStatus]) {
         let Some(left) = root(&share.quota).and_then(|root| open.get_mut(&(root, share.pool.clone()))) else {
             continue;
         };
-        let lend = input.target.quotas.get(&share.quota).and_then(|quota| quota.shares.get(&share.pool)?.lend.clone());
+        let documents = || input.target.quotas.get(&share.quota)?.shares.get(&share.pool)?.lend.clone();
+        let spec = input.target.standing.quotas.get(&share.quota);
+        let written = spec.and_then(|spec| written(input, flavors, &share.quota, spec));
+        let lend = match &written {
+            Some(written) => written.lend(&share.pool, share.guarantee.as_ref()),
+            None => documents(),
+        };
         let (Some(guarantee), Some(lend)) = (&share.guarantee, lend) else { continue };
         let per_node = per_node(input, &share.pool);
         let free = beyond(&guarantee.supply(&per_node), &share.used);

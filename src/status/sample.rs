@@ -94,9 +94,11 @@ pub fn input_at(now: &str) -> PlanInput {
         desired: Desired::default(),
         observed: Observed::default(),
         ledger: Ledger::default(),
+        renamed: Default::default(),
         closed: BTreeMap::new(),
         recalled: BTreeMap::new(),
         gone: Default::default(),
+        cut_short: Default::default(),
         revision: Some("9bd0e1c4d5e6f708192a3b4c5d6e7f8091a2b3c4".into()),
         only: Vec::new(),
         only_node: None,
@@ -188,8 +190,39 @@ fn observe(input: &mut PlanInput) {
         pods: Read::new(Vec::new(), now),
         workloads: Read::new(workloads.collect(), now),
         budgets: Read::new(BTreeMap::new(), now),
-        objects: Read::new(BTreeMap::new(), now),
+        objects: Read::new(queues(input), now),
+        unread: BTreeMap::new(),
+        others: Others::none(now),
     };
+}
+
+/// The queues as they should be at this hour.
+fn queues(input: &PlanInput) -> BTreeMap<ObjectKey, ObjectSeen> {
+    let queues = input.target.quotas.iter().map(|(name, target)| {
+        let flavors = target.shares.iter().map(|(pool, share)| {
+            let quota = |resource: &str, amount: u32, lend: u32| {
+                json!({"name": resource, "nominalQuota": amount, "lendingLimit": lend})
+            };
+            let lend = share.lend.as_ref().map_or(0, |lend| lend.supply(&Default::default()).gpus);
+            let amount = share.guarantee.supply(&Default::default());
+            let resource = match pool.as_str() {
+                "train" => quota("nvidia.com/gpu", amount.gpus, lend),
+                _ => quota("nvidia.com/mig-3g.20gb", amount.slices["3g.20gb"], 0),
+            };
+            json!({"name": format!("flavor-{pool}"), "resources": [resource]})
+        });
+        let body = json!({"spec": {"resourceGroups": [{"flavors": flavors.collect::<Vec<_>>()}]}});
+        let seen = ObjectSeen { body, written: Some("q1".into()), moved_by: None, deleting: false };
+        (ObjectKey::cluster(ObjectKind::ClusterQueue, name.as_str()), seen)
+    });
+    queues.collect()
+}
+
+/// Changes what was seen of a queue.
+pub fn with_queue(input: &mut PlanInput, name: &str, change: impl FnOnce(&mut serde_json::Value)) {
+    let mut objects = input.observed.cluster.objects.seen().clone();
+    change(&mut objects.get_mut(&ObjectKey::cluster(ObjectKind::ClusterQueue, name)).unwrap().body);
+    input.observed.cluster.objects = Read::new(objects, input.now);
 }
 
 fn instance(kind: &str, reservation: Option<ReservationId>, now: Timestamp) -> InstanceSeen {
@@ -218,6 +251,7 @@ pub fn node(instance: &InstanceId, (resource, amount): (&str, i64), now: Timesta
         taints: Vec::new(),
         unschedulable: false,
         ready: true,
+        unready_since: None,
         allocatable: BTreeMap::from([(resource.into(), amount)]),
         conditions: BTreeMap::new(),
         created: now,
@@ -293,7 +327,7 @@ pub fn empty_plan() -> Plan {
 pub fn sealed(mut plan: Plan) -> Plan {
     let mut sum = Effects::default();
     plan.steps.iter().for_each(|step| sum.add(&step.effects));
-    plan.held.iter().filter(|held| held.waiting_on.comes_by_itself()).for_each(|held| sum.add(&held.effects));
+    plan.held.iter().filter(|held| held.waiting_on.is_part_of_it()).for_each(|held| sum.add(&held.effects));
     plan.digest = sum.digest();
     plan.effects = sum;
     plan
@@ -428,11 +462,11 @@ pub fn plan(input: &PlanInput) -> Plan {
         steps,
         held: held(now),
         drift: vec![Drift {
-            what: "ClusterQueue/vision".into(),
+            what: "ClusterQueue vision".into(),
             by: Some("kubectl-edit".into()),
             at: Some(now - Duration::hours(2).signed()),
-            from: "nominalQuota 16".into(),
-            to: "nominalQuota 24".into(),
+            from: "guarantee of train 16 GPUs".into(),
+            to: "guarantee of train 24 GPUs".into(),
             step: None,
         }],
         upcoming: vec![

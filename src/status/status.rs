@@ -125,8 +125,10 @@ pub struct HeldCapacity {
 pub struct ShareStatus {
     pub quota: QuotaName,
     pub pool: PoolName,
-    /// At this hour.
+    /// What its queue in the cluster promises now.
     pub guarantee: Option<Amount>,
+    /// What the documents ask for at this hour, where that is something else.
+    pub wanted: Option<Amount>,
     /// What it has from other quotas by a tide.
     pub loaned: Supply,
     /// What its admitted work holds.
@@ -153,6 +155,8 @@ pub struct TideStatus {
     pub closed: Option<String>,
     /// Its document is gone.
     pub gone: bool,
+    /// Its document was edited so that it is low no more.
+    pub cut_short: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -272,8 +276,8 @@ fn tide(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideN
         GuardStatus { below: guard.below, value: sample.map(|sample| (sample.value, sample.at)) }
     });
     let (recalled, closed) = (input.recalled.get(name).cloned(), input.closed.get(name).cloned());
-    let gone = input.gone.contains(name);
-    TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed, gone }
+    let (gone, cut_short) = (input.gone.contains(name), input.cut_short.contains(name));
+    TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed, gone, cut_short }
 }
 
 fn hands_off(input: &PlanInput) -> Vec<NodeName> {

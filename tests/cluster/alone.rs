@@ -244,8 +244,11 @@ fn a_list_longer_than_a_page_is_read_whole() {
     let seen = block(cluster(plane, "m").observe(&target("m", POOL)));
     let found = seen.objects.seen().keys().filter(|key| key.name.starts_with("many-")).count();
     assert_eq!(found, 1_100);
-    let gap = seen.objects.gap().expect("this server has no Kueue");
+    let gap = seen.gap_of(ObjectKind::ClusterQueue).expect("this server has no Kueue");
     assert!(gap.why.contains("install Kueue"), "{gap:?}");
+    for kind in [ObjectKind::ConfigMap, ObjectKind::PriorityClass, ObjectKind::Namespace] {
+        assert_eq!(seen.gap_of(kind), None, "what has nothing to do with Kueue is known");
+    }
     assert!(seen.workloads.whole().is_some(), "without Kueue there are certainly no workloads");
     assert!(seen.nodes.whole().is_some() && seen.pods.whole().is_some() && seen.budgets.whole().is_some());
 }

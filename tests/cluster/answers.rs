@@ -132,7 +132,7 @@ impl Scene {
 
     /// How often the server was asked to evict, with its answers.
     fn evictions(&self) -> Vec<u64> {
-        let asked = self.plane.audit().into_iter().filter(|event| {
+        let asked = self.plane.audit(self.name).into_iter().filter(|event| {
             event["objectRef"]["subresource"] == "eviction" && event["objectRef"]["namespace"] == self.name
         });
         asked.map(|event| event["responseStatus"]["code"].as_u64().unwrap()).collect()

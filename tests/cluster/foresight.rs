@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidewright::fleet::Target;
 use tidewright::observed::{ClusterSeen, ObjectKey, ObjectKind};
-use tidewright::queue::mode::{configuration, mode};
+use tidewright::queue::mode::mode;
 use tidewright::queue::parse::requeued;
 use tidewright::queue::{Mode, PreemptReason, QueueState, WorkloadUid, apply, settle};
 
@@ -92,6 +92,7 @@ fn play(plane: &Controlplane, prefix: &str, fair: bool) {
     let mut answers = stage.work_comes();
     answers.extend(stage.quotas_are_edited());
     report(&answers, seed, began);
+    plane.end_jobs(&stage.namespaces);
 }
 
 impl Stage<'_> {
@@ -171,7 +172,7 @@ impl Stage<'_> {
     }
 
     fn state_of(&self, case: &Case, seen: &ClusterSeen) -> QueueState {
-        let mode = mode(seen.objects.seen().get(&configuration()).map(|map| &map.body));
+        let mode = mode(seen.others.kueue.seen().as_ref());
         assert_eq!(mode != Mode::Classical, self.fair, "the mode is read from Kueue's own configuration");
         state(seen, mode, &[case.name.clone()].into(), |key| is_of(case, key))
     }

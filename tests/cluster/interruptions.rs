@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::super::controlplane::mig::{Maps, Operands, Timing};
+use super::super::controlplane::plane::Own;
 use super::super::controlplane::{Controlplane, GpuNodes, Settings, eventually};
 use super::namespace;
 use super::whole::pods;
@@ -25,7 +26,7 @@ const CUTS: u32 = 18;
 const MOST_KILLS: usize = 80;
 
 struct Scene {
-    plane: Controlplane,
+    plane: Own,
     directory: tempfile::TempDir,
     _operands: Operands,
 }
@@ -141,7 +142,7 @@ impl Scene {
     /// How many pods were told to go, by an eviction or otherwise: a budget was asked each time.
     fn deleted_by_us(&self) -> usize {
         let ours = |event: &&Value| event["user"]["username"] == "admin" && event["verb"] == "delete";
-        self.plane.audit().iter().filter(ours).filter(|event| event["objectRef"]["resource"] == "pods").count()
+        self.plane.audit("admin").iter().filter(ours).filter(|event| event["objectRef"]["resource"] == "pods").count()
     }
 }
 

@@ -8,6 +8,7 @@ use assert_cmd::Command;
 use serde_json::{Value, json};
 
 use super::super::controlplane::mig::{Maps, Operands, Timing};
+use super::super::controlplane::objects::{cluster_policies, cluster_policy};
 use super::super::controlplane::{Controlplane, GpuNodes, Settings, eventually, gang};
 use super::namespace;
 use super::whole::pods;
@@ -73,6 +74,9 @@ spec:
   shares: [{pool: train, guarantee: {gpus: 8}}]
 ";
 
+/// The order to mig-manager.
+const MIG_CONFIG: &str = "nvidia.com/mig.config";
+
 const US: &str = "system:serviceaccount:tidewright-system:tidewright";
 
 /// A right: the namespace, where it is for one only, then `VERB RESOURCE.GROUP`.
@@ -106,7 +110,7 @@ fn granted(documents: &[Value]) -> BTreeSet<Right> {
 /// What was asked of the server by us, each as the narrowest right that gives it; and what was refused for want of one.
 fn used(plane: &Controlplane, granted: &BTreeSet<Right>) -> (BTreeSet<Right>, Vec<String>) {
     let (mut used, mut forbidden) = (BTreeSet::new(), Vec::new());
-    for event in plane.audit().iter().filter(|event| event["user"]["username"] == US) {
+    for event in plane.audit(US).iter().filter(|event| event["user"]["username"] == US) {
         let Some(object) = event.get("objectRef") else { continue };
         let word = |key: &str| object[key].as_str().unwrap_or_default();
         let resource = match word("subresource") {
@@ -141,8 +145,12 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     let gates = ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"];
     settings.arguments.insert("kube-apiserver", gates.map(str::to_owned).to_vec());
     let Some(plane) = Controlplane::start(settings) else { return };
-    // Whoever installs NVIDIA's operator makes its namespace.
+    // Whoever installs NVIDIA's operator makes its namespace, its kind and its policy.
     plane.api.create(&namespace("gpu-operator")).unwrap();
+    plane.api.create(&cluster_policies()).unwrap();
+    let policies = "/apis/nvidia.com/v1/clusterpolicies";
+    eventually("its kind is served", 60, || plane.api.get(policies).ok());
+    plane.api.post(policies, &cluster_policy()).unwrap();
     let documents = documents();
     documents.iter().for_each(|one| drop(plane.api.create(one).unwrap()));
     let kubeconfig = plane.service_account("tidewright-system", "tidewright");
@@ -169,6 +177,14 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     };
     let planned = run(&["plan"], 2);
     assert!(!planned.contains("could not be read"), "{planned}");
+    // The policy is its owner's: nothing is cut until they made the change that the plan says, and it is the whole one.
+    run(&["apply", "--until-converged", "--yes"], 3);
+    assert_eq!(plane.api.get("/api/v1/nodes/serve-0").unwrap()["metadata"]["labels"].get(MIG_CONFIG), None);
+    let told = run(&["plan"], 3);
+    let patch =
+        told.lines().find_map(|line| line.split_once("kubectl patch clusterpolicy cluster-policy --type=merge -p '"));
+    let patch = patch.unwrap_or_else(|| panic!("no patch in {told}")).1.strip_suffix('\'').unwrap();
+    plane.api.merge(&format!("{policies}/cluster-policy"), &serde_json::from_str(patch).unwrap()).unwrap();
     run(&["apply", "--until-converged", "--yes"], 0);
     assert!(run(&["plan"], 0).contains("No changes."));
 
@@ -194,7 +210,14 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     run(&["undrain", &node], 0);
     run(&["freeze", "--reason", "a look"], 0);
     run(&["thaw"], 0);
-    write(&FLEET.replace("  cohort: all/others\n", "  cohort: all/others\n  retire: true\n"));
+    // The number of a class cannot be changed: the class is replaced, and the other one of its tier follows.
+    write(&FLEET.replace("rank: 200", "rank: 300"));
+    run(&["apply", "--until-converged", "--yes"], 0);
+    for path in ["scheduling.k8s.io/v1/priorityclasses", "kueue.x-k8s.io/v1beta2/workloadpriorityclasses"] {
+        assert_eq!(plane.api.get(&format!("/apis/{path}/research")).unwrap()["value"], 300);
+    }
+    let retired = FLEET.replace("  cohort: all/others\n", "  cohort: all/others\n  retire: true\n");
+    write(&retired.replace("rank: 200", "rank: 300"));
     // Kueue's finalizers take their time, in which what is left is held.
     start(&["apply", "--until-converged", "--yes"]);
     eventually("the queue is gone", 60, || {

@@ -196,6 +196,19 @@ impl Scene {
     }
 }
 
+impl Drop for Scene {
+    /// Two hundred nodes that nobody needs any more would go on renewing their leases, and be listed by every test
+    /// that follows.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.plane.end_jobs(&self.namespaces());
+            for pool in ["train", "serve"] {
+                self.plane.api.delete(&format!("/api/v1/nodes?labelSelector=rack={}-{pool}", self.name));
+            }
+        }
+    }
+}
+
 /// Runs the program and gives its exit code and its output.
 pub fn tidewright(plane: &Controlplane, directory: &Path, arguments: &[&str]) -> (i32, String) {
     let mut command = Command::cargo_bin("tidewright").unwrap();

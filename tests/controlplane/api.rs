@@ -104,6 +104,12 @@ impl Api {
         assert_eq!(refused, []);
     }
 
+    /// Deletes what is there, one object or a whole collection.
+    #[track_caller]
+    pub fn delete(&self, path: &str) {
+        block(self.send("DELETE", path, "application/json", None)).unwrap();
+    }
+
     pub async fn send(&self, verb: &str, path: &str, kind: &str, body: Option<&Value>) -> Result<Value, Refused> {
         let body = body.map(|body| serde_json::to_vec(body).unwrap()).unwrap_or_default();
         let request = kube::client::Body::from(body);

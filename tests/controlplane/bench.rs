@@ -149,10 +149,11 @@ fn a_limited_user_may_do_what_it_was_given_and_the_audit_log_tells() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scribed", "namespace": "default"}, "data": {"a": "b"}});
     user.create(&map).unwrap();
     assert_eq!(user.get("/api/v1/nodes").unwrap_err().status, 403);
+    let scribe = "system:serviceaccount:default:scribe";
     let seen: Vec<(String, u64, Value)> = plane
-        .audit()
+        .audit(scribe)
         .into_iter()
-        .filter(|event| event["user"]["username"] == "system:serviceaccount:default:scribe")
+        .filter(|event| event["user"]["username"] == scribe)
         .map(|event| {
             let what =
                 format!("{} {}", event["verb"].as_str().unwrap(), event["objectRef"]["resource"].as_str().unwrap());

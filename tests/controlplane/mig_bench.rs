@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::api::eventually;
 use super::mig::{Fault, Maps, Operands, Timing};
 use super::nodes::GpuNodes;
-use super::plane::{Controlplane, Shared, shared};
+use super::plane::{Controlplane, Shared, beside};
 
 struct Scene {
     plane: Shared,
@@ -23,7 +23,7 @@ mig-configs:
 
 /// One node `NAME-0` with its operands, and the config maps that they read.
 fn scene(name: &'static str) -> Option<Scene> {
-    let plane = shared()?;
+    let plane = beside()?;
     plane.add_nodes(&GpuNodes::new(name, 1));
     let maps =
         Maps { namespace: "default".into(), mig: format!("{name}-mig"), device_plugin: format!("{name}-plugin") };
@@ -97,7 +97,7 @@ impl Scene {
 
 /// The changes of one label of one node, in order, as the API server recorded them.
 fn history(plane: &Controlplane, node: &str, label: &str) -> Vec<String> {
-    let events = plane.audit().into_iter().filter(|event| {
+    let events = plane.audit(node).into_iter().filter(|event| {
         event["verb"] == "patch" && event["objectRef"]["resource"] == "nodes" && event["objectRef"]["name"] == node
     });
     let values =

@@ -42,6 +42,8 @@ pub struct GpuNodes {
     pub blocks_per_spine: usize,
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Value>,
+    /// One node, which is called `PREFIX` and nothing more.
+    alone: bool,
 }
 
 impl GpuNodes {
@@ -56,7 +58,13 @@ impl GpuNodes {
             blocks_per_spine: 4,
             labels: BTreeMap::new(),
             taints: Vec::new(),
+            alone: false,
         }
+    }
+
+    /// One node with this name.
+    pub fn named(name: &str) -> GpuNodes {
+        GpuNodes { alone: true, ..GpuNodes::new(name, 1) }
     }
 
     pub fn label(mut self, key: &str, value: &str) -> GpuNodes {
@@ -65,11 +73,15 @@ impl GpuNodes {
     }
 
     pub fn names(&self) -> Vec<String> {
-        (0..self.count).map(|index| format!("{}-{index}", self.prefix)).collect()
+        (0..self.count).map(|index| self.name(index)).collect()
+    }
+
+    fn name(&self, index: usize) -> String {
+        if self.alone { self.prefix.clone() } else { format!("{}-{index}", self.prefix) }
     }
 
     fn node(&self, index: usize) -> Value {
-        let name = format!("{}-{index}", self.prefix);
+        let name = self.name(index);
         let hardware = hardware(self.instance_type);
         let mut labels = self.provider_labels(&name, index);
         labels.extend(gpu_labels(hardware));

@@ -1,6 +1,10 @@
 //! Kueue objects and Jobs written by hand, for suites that need a scene and not the product's own objects.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
+
+use super::plane::Controlplane;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
@@ -57,6 +61,43 @@ pub fn gang(namespace: &str, name: &str, queue: &str, pods: u64, gpus: u64) -> V
             },
         },
     })
+}
+
+/// The GPU Operator's kind, which takes whatever it is given; the operator itself is not here.
+pub fn cluster_policies() -> Value {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = json!({"type": "object", "properties": {"spec": anything, "status": anything}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "clusterpolicies.nvidia.com"},
+        "spec": {
+            "group": "nvidia.com", "scope": "Cluster",
+            "names": {"kind": "ClusterPolicy", "plural": "clusterpolicies", "singular": "clusterpolicy"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+/// As its chart installs it, with a file of cuts of its own.
+pub fn cluster_policy() -> Value {
+    json!({
+        "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"},
+        "spec": {
+            "driver": {"enabled": true},
+            "mig": {"strategy": "single"},
+            "migManager": {"enabled": true, "config": {"name": "default-mig-parted-config", "default": "all-disabled"}},
+            "devicePlugin": {"enabled": true, "config": {"name": "", "default": ""}},
+        },
+    })
+}
+
+impl Controlplane {
+    /// Ends all Jobs of these namespaces; their pods go when they go.
+    pub fn end_jobs(&self, namespaces: &BTreeSet<String>) {
+        for namespace in namespaces {
+            self.api.delete(&format!("/apis/batch/v1/namespaces/{namespace}/jobs?propagationPolicy=Background"));
+        }
+    }
 }
 
 /// A condition of an object's status: its reason if it is true.

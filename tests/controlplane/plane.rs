@@ -70,39 +70,81 @@ struct Ports {
     kwok: u16,
 }
 
+/// A whole control plane at work is as much as a small machine carries, and fleets that are applied at once would write
+/// the same objects: whoever does such a thing has the floor alone, however many tests run at a time.
+static FLOOR: Mutex<()> = Mutex::new(());
+
+type Floor = MutexGuard<'static, ()>;
+
+fn floor() -> Floor {
+    FLOOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// One control plane for all tests of this process that do not disturb it: names apart, nothing restarted. It lives
 /// until the process ends, and then its watchdogs end it.
 pub fn shared() -> Option<Shared> {
+    folder()?;
+    let floor = floor();
+    Some(Shared { plane: beside()?.plane, _floor: Some(floor) })
+}
+
+/// The same one without the floor, for tests that apply no fleet and mostly wait.
+pub fn beside() -> Option<Shared> {
     static SHARED: OnceLock<Option<Controlplane>> = OnceLock::new();
     folder()?;
     // What cannot start is not tried again by each of a hundred tests.
-    let start = || std::panic::catch_unwind(|| Controlplane::start(Settings::default())).ok().flatten();
+    let start = || std::panic::catch_unwind(|| Controlplane::launch(Settings::default())).ok().flatten();
     let plane = SHARED.get_or_init(start).as_ref();
-    Some(Shared(plane.expect("the shared control plane did not start; the first test that asked for it says why")))
+    let plane = plane.expect("the shared control plane did not start; the first test that asked for it says why");
+    Some(Shared { plane, _floor: None })
 }
 
 /// The shared control plane in the hands of one test.
-pub struct Shared(&'static Controlplane);
+pub struct Shared {
+    plane: &'static Controlplane,
+    _floor: Option<Floor>,
+}
 
 impl Deref for Shared {
     type Target = Controlplane;
 
     fn deref(&self) -> &Controlplane {
-        self.0
+        self.plane
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.keep();
+            self.plane.keep();
         }
+    }
+}
+
+/// A control plane of one test, which has the floor as long as it runs.
+pub struct Own {
+    plane: Controlplane,
+    _floor: Floor,
+}
+
+impl Deref for Own {
+    type Target = Controlplane;
+
+    fn deref(&self) -> &Controlplane {
+        &self.plane
     }
 }
 
 impl Controlplane {
     /// Starts one of its own; when this returns, every program answers. None where the programs are missing.
-    pub fn start(settings: Settings) -> Option<Controlplane> {
+    pub fn start(settings: Settings) -> Option<Own> {
+        folder()?;
+        let floor = floor();
+        Controlplane::launch(settings).map(|plane| Own { plane, _floor: floor })
+    }
+
+    /// The same without the floor, for one that is shared.
+    pub fn launch(settings: Settings) -> Option<Controlplane> {
         let folder = folder()?;
         let (directory, lock) = fresh_directory();
         let ports = Ports::free();

@@ -75,10 +75,11 @@ impl Controlplane {
         write_kubeconfig(&self.directory, name, &self.url, &self.certificates.authority, token)
     }
 
-    /// What the API server was asked, oldest first, as audit.k8s.io/v1 Events.
-    pub fn audit(&self) -> Vec<Value> {
+    /// What the API server was asked, oldest first, as audit.k8s.io/v1 Events: those that hold this text, such as a
+    /// name. The log of a long run has hundreds of megabytes, and nobody wants to read all of it.
+    pub fn audit(&self, text: &str) -> Vec<Value> {
         let log = std::fs::read_to_string(self.directory.join("audit.log")).unwrap_or_default();
         // The last line may be half written.
-        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        log.lines().filter(|line| line.contains(text)).filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 }

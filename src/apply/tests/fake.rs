@@ -119,6 +119,7 @@ impl Fake {
             taints: Vec::new(),
             unschedulable: false,
             ready: true,
+            unready_since: None,
             allocatable: BTreeMap::new(),
             conditions: BTreeMap::new(),
             created: Timestamp::UNIX_EPOCH,

@@ -150,9 +150,11 @@ impl Bench {
             desired,
             observed,
             ledger,
+            renamed: Default::default(),
             closed: BTreeMap::new(),
             recalled: BTreeMap::new(),
             gone: Default::default(),
+            cut_short: Default::default(),
             revision: None,
             only: Vec::new(),
             only_node: None,
@@ -219,6 +221,7 @@ impl Bench {
             taints: Vec::new(),
             unschedulable: false,
             ready: true,
+            unready_since: None,
             allocatable: layout.allocatable,
             conditions: BTreeMap::new(),
             created: launched,
@@ -491,6 +494,8 @@ fn cluster(now: Timestamp) -> ClusterSeen {
         workloads: Read::new(BTreeMap::new(), now),
         budgets: Read::new(BTreeMap::new(), now),
         objects: Read::new(BTreeMap::new(), now),
+        unread: BTreeMap::new(),
+        others: Others::none(now),
     }
 }
 
@@ -531,10 +536,13 @@ fn desired(standing: &Standing) -> Desired {
         let key = ObjectKey::cluster(ObjectKind::WorkloadPriorityClass, name.as_str());
         objects.push(Object::new(key, json!({"value": tier.rank})));
     }
+    let file = json!({"version": "v1", "mig-configs": {"all-disabled": [], "halves": []}});
+    let key = ObjectKey::namespaced(ObjectKind::ConfigMap, "gpu-operator", "tidewright-mig-parted");
+    objects.push(Object::new(key, json!({"data": {"config.yaml": file.to_string()}})));
     objects.push(queue("vision", "train", "nvidia.com/gpu", 80));
     objects.push(queue("serving", "serve", "nvidia.com/mig-3g.40gb", 48));
     objects.push(queue("night", "burst", "nvidia.com/gpu", 32));
-    Desired { objects, retired: Vec::new(), pools: pools.collect() }
+    Desired { objects, retired: Vec::new(), pools: pools.collect(), staged: Vec::new() }
 }
 
 /// A ClusterQueue with one quota.

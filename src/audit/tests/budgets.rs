@@ -198,6 +198,32 @@ fn what_was_begun_is_finished_whatever_the_budget() {
 }
 
 #[test]
+fn no_node_of_a_gang_that_moves_stays_behind_to_be_moved_later() {
+    const ONCE: &str = "a gang moves once";
+    let old = |bench: &mut Bench| bench.instance("train", 4, |seen| seen.template = Some(digest(b"older")));
+    replace().passes();
+    replace().with(old).breaks(ONCE, "train-4 stays open");
+    moving(&[("bert", &[3, 4])]).with(old).passes();
+    // What else is the matter with the pool may keep it there.
+    replace().with(old).with(|bench| bench.plan.held.push(held(pool("train")))).passes();
+}
+
+#[test]
+fn work_saves_itself_before_its_window_closes() {
+    let closing = |to: &str| {
+        replace().with(|bench| {
+            let text = format!(r#"{{"days": ["Mon-Fri"], "from": "10:00", "to": "{to}"}}"#);
+            bench.standing().pools.get_mut("train").unwrap().updates.windows =
+                vec![serde_json::from_str(&text).unwrap()];
+            let checkpoint = serde_json::from_str(r#"{"deadline": "10m", "signal": "termination"}"#).unwrap();
+            bench.standing().tiers.get_mut("research").unwrap().checkpoint = Some(checkpoint);
+        })
+    };
+    closing("12:11").passes();
+    closing("12:10").breaks("as `when` and the windows allow", "closes before its work has saved itself");
+}
+
+#[test]
 fn the_canary_moves_first_and_is_watched() {
     let canary = |indexes: &[u32], hours: u64| {
         let mut bench = updating(indexes);

@@ -110,23 +110,35 @@ fn an_instance_without_a_node_ends_only_if_the_nodes_were_read_and_it_is_looked_
 
 #[test]
 fn a_node_that_is_silent_for_good_may_go_with_pods_that_had_their_time() {
-    let dead = |secs: i64| {
+    let dead = |minutes: i64, secs: i64| {
         let mut bench = Bench::settled(NOON);
         bench.pod("stuck", ("train", 3));
         let since = bench.input.now - SignedDuration::from_secs(secs);
         bench.pods(|pod| pod.terminating = Some(since));
-        bench.node("train", 3, |node| node.ready = false);
+        let silent = bench.input.now - SignedDuration::from_mins(minutes);
+        bench.node("train", 3, |node| (node.ready, node.unready_since) = (false, Some(silent)));
         bench.cordoned("train", 3, "replace");
         let sick = Reason::Sick { remedy: crate::fleet::policy::Remedy::Replace, symptom: "not ready".into() };
         let terminate = cloud(CloudAction::Terminate { slot: slot("train", 3), instance: instance("train", 3) });
-        bench.step("terminate train/3", terminate, sick, &[]).effects = one(Verb::Terminate, "train");
+        let step = bench.step("terminate train/3", terminate, sick, &[]);
+        step.effects = one(Verb::Terminate, "train");
+        step.requires.push(Fact::GivenUp(node("train", 3)));
         bench
     };
-    dead(60).passes();
-    dead(20).breaks(DRAIN, "looks whether");
-    let mut answers = dead(60);
+    dead(10, 60).passes();
+    // How much time the pods still have is looked at just before.
+    dead(10, 20).passes();
+    dead(10, 60).edit("terminate train/3", |step| step.requires.clear()).breaks(DRAIN, "looks whether");
+    dead(9, 60).breaks(DRAIN, "looks whether");
+    let mut answers = dead(10, 60);
     answers.node("train", 3, |node| node.ready = true);
     answers.breaks(DRAIN, "looks whether");
+    // A machine that is only booted is the same afterwards.
+    let boots = |step: &mut Step| {
+        step.action = cloud(CloudAction::Reboot { slot: slot("train", 3), instance: instance("train", 3) });
+        step.effects = one(Verb::Reboot, "train");
+    };
+    dead(10, 60).edit("terminate train/3", boots).breaks(DRAIN, "looks whether");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Plans of the normal flows, which pass, and each of their mutations, which is caught by the law that it breaks.
 
+mod admission;
 mod bench;
 mod budgets;
 mod drains;
+mod files;
 mod flows;
 mod launches;
 mod money;

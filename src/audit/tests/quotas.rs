@@ -121,6 +121,65 @@ fn tiers_keep_the_order_of_their_ranks_on_the_way() {
     ranking((20, 10), (10, 20), false, false).passes();
 }
 
+/// The two classes of `batch`, which both say 100, are written so: of pods, then of workloads, which wait for the first.
+fn classes(pods: Option<i64>, workloads: Option<i64>, waits: bool) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    let key = |kind: ObjectKind| ObjectKey::cluster(kind, "batch");
+    let there = |value: i64| {
+        let body = json!({"value": value});
+        ObjectSeen { written: Some(digest_of(&body)), body, moved_by: None, deleting: false }
+    };
+    bench.input.desired.objects.retain(|object| object.key != key(ObjectKind::WorkloadPriorityClass));
+    for (id, kind, value) in
+        [("pods", ObjectKind::PriorityClass, pods), ("workloads", ObjectKind::WorkloadPriorityClass, workloads)]
+    {
+        edit(&mut bench.input.observed.cluster.objects, |all| all.insert(key(kind), there(100)));
+        let Some(value) = value else { continue };
+        let object = Object::new(key(kind), json!({"value": value}));
+        bench.input.desired.objects.push(object.clone());
+        let after: &[&str] = if waits && id == "workloads" { &["pods"] } else { &[] };
+        bench.step(id, cluster(ClusterAction::Apply(object)), Reason::Wanted, after);
+    }
+    bench
+}
+
+#[test]
+fn the_two_classes_of_a_tier_say_the_same() {
+    const AGREE: &str = "classes of a tier";
+    classes(Some(110), Some(110), true).passes();
+    classes(Some(110), Some(110), false).breaks(AGREE, "pods of batch would have 110, and its workloads 110");
+    classes(None, Some(110), false).breaks(AGREE, "pods of batch would have 100, and its workloads 110");
+    classes(Some(110), None, false).breaks(AGREE, "pods of batch would have 110, and its workloads 100");
+    classes(None, Some(100), false).passes();
+}
+
+/// The class of pods of `batch` is deleted, and perhaps made again behind that.
+fn replaced(value: i64, writes: bool, consent: Consent) -> Bench {
+    let mut bench = classes(None, None, false);
+    let object = Object::new(ObjectKey::cluster(ObjectKind::PriorityClass, "batch"), json!({"value": value}));
+    let gone = Amount::object(&object.key, None);
+    let step = bench.step("delete", cluster(ClusterAction::Delete(object.key.clone())), Reason::Wanted, &[]);
+    (step.effects, step.consent) = (Effects::one(Verb::Delete, Thing::Objects("PriorityClass".into()), gone), consent);
+    if writes {
+        bench.input.desired.objects.push(object.clone());
+        bench.step("write", cluster(ClusterAction::Apply(object)), Reason::Wanted, &["delete"]);
+        let workloads =
+            Object::new(ObjectKey::cluster(ObjectKind::WorkloadPriorityClass, "batch"), json!({"value": value}));
+        bench.input.desired.objects.push(workloads.clone());
+        bench.step("workloads", cluster(ClusterAction::Apply(workloads)), Reason::Wanted, &["write"]);
+    }
+    bench
+}
+
+#[test]
+fn what_the_server_lets_nobody_change_may_be_made_anew() {
+    const RETIRED: &str = "a document retires";
+    replaced(110, true, Consent::Asked).passes();
+    replaced(110, true, Consent::Standing).breaks(RETIRED, "is replaced, and nobody is asked");
+    replaced(110, false, Consent::Asked).breaks(RETIRED, "no document retires");
+    replaced(100, true, Consent::Asked).breaks(RETIRED, "no document retires");
+}
+
 #[test]
 fn what_is_written_stands_in_the_effects() {
     const EFFECTS: &str = "bound what its steps do";

@@ -12,7 +12,8 @@ fn beside(taken: &[(&str, u64)]) -> String {
     for (namespace, gpus) in taken {
         outside.add("train", namespace, "nvidia.com/gpu".into(), *gpus);
     }
-    let desired = compile_beside(&fleet(&text).target_at(at("2026-06-08T12:00Z")), &outside);
+    let desired =
+        compile_beside(&fleet(&text).target_at(at("2026-06-08T12:00Z")), &Beside { outside, ..Beside::default() });
     let lines = quotas(&desired);
     let lines = lines.lines().filter_map(|line| line.trim().strip_prefix("train: gpu "));
     lines.collect::<Vec<_>>().join(", ")
@@ -32,5 +33,5 @@ fn what_runs_beside_the_queues_is_promised_to_nobody() {
     other.add("elsewhere", "a", "nvidia.com/gpu".into(), 4);
     let target = fleet(&format!("{POOL}{}", quota("a", "shares: [{pool: train, guarantee: {gpus: 8}}]")));
     let target = target.target_at(at("2026-06-08T12:00Z"));
-    assert_eq!(compile_beside(&target, &other), compile(&target));
+    assert_eq!(compile_beside(&target, &Beside { outside: other, ..Beside::default() }), compile(&target));
 }

@@ -170,14 +170,20 @@ fn what_is_retired_is_deleted_from_the_queue_upwards_and_only_if_nobody_else_has
     assert!(!desired.objects.iter().any(|object| object.key.to_string().ends_with("/a")), "nor its namespace");
 }
 
-/// What the policy of a quota with the tier `low` says to an object.
+/// What the policy of a quota with the tier `low` says to an object that is made.
 fn admits(object: Value) -> bool {
+    admits_update(Value::Null, object)
+}
+
+/// And to one that is changed.
+fn admits_update(old: Value, object: Value) -> bool {
     let desired = with_pool(&quota("a", "weight: 1"));
     let rules = body(&desired, "ValidatingAdmissionPolicy/tidewright-tiers-a")["spec"]["validations"].clone();
     let holds = |rule: &Value| {
         let program = Program::compile(rule["expression"].as_str().unwrap()).unwrap();
         let mut context = Context::default();
         context.add_variable("object", object.clone()).unwrap();
+        context.add_variable("oldObject", old.clone()).unwrap();
         match program.execute(&context) {
             Ok(Cel::Bool(holds)) => holds,
             other => panic!("{rule}: {other:?}"),
@@ -198,6 +204,47 @@ fn work_may_ask_for_the_tiers_of_its_quota_and_no_others() {
     assert!(!admits(job(tier("unknown"), "low")));
     assert!(!admits(job(tier("low"), "high")), "without the label Kueue would believe the pods");
     assert!(!admits(json!({"metadata": {}, "spec": {"priorityClassName": "high"}})), "a pod");
+}
+
+#[test]
+fn no_kind_of_work_names_another_tier_by_the_class_of_its_pods() {
+    let pods = |class: &str| json!({"spec": {"priorityClassName": class}});
+    type Shape = fn(Value) -> Value;
+    let shapes: [(&str, Shape); 8] = [
+        (
+            "JobSet",
+            |pods| json!({"replicatedJobs": [{"template": {"spec": {"template": {}}}}, {"template": {"spec": {"template": pods}}}]}),
+        ),
+        ("LeaderWorkerSet", |pods| json!({"leaderWorkerTemplate": {"workerTemplate": pods}})),
+        ("RayCluster", |pods| json!({"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": pods}]})),
+        ("RayJob", |pods| json!({"rayClusterSpec": {"headGroupSpec": {"template": pods}}})),
+        ("RayService", |pods| json!({"rayClusterConfig": {"workerGroupSpecs": [{"template": pods}]}})),
+        (
+            "PyTorchJob",
+            |pods| json!({"pytorchReplicaSpecs": {"Master": {"template": {}}, "Worker": {"template": pods}}}),
+        ),
+        ("MPIJob", |pods| json!({"mpiReplicaSpecs": {"Launcher": {"template": pods}}})),
+        ("AppWrapper", |pods| json!({"components": [{"template": {"kind": "Job", "spec": {"template": pods}}}]})),
+    ];
+    for (kind, spec) in shapes {
+        let object = |class| json!({"metadata": {}, "spec": spec(pods(class))});
+        assert!(admits(object("low")), "{kind}");
+        assert!(!admits(object("high")), "{kind}");
+    }
+    let policy = json!({"metadata": {}, "spec": {"runPolicy": {"schedulingPolicy": {"priorityClass": "high"}}}});
+    assert!(!admits(policy));
+}
+
+#[test]
+fn what_was_there_before_the_rule_may_still_be_changed_and_not_made_worse() {
+    let job = |label: &str, class: &str, suspend: bool| {
+        let labels = json!({"kueue.x-k8s.io/priority-class": label});
+        json!({"metadata": {"labels": labels}, "spec": {"suspend": suspend, "template": {"spec": {"priorityClassName": class}}}})
+    };
+    assert!(admits_update(job("high", "high", false), job("high", "high", true)), "Kueue suspends it");
+    assert!(!admits_update(job("low", "low", false), job("high", "low", false)), "a label that changes");
+    assert!(!admits_update(json!({"metadata": {}, "spec": {}}), job("high", "low", false)), "a label that comes");
+    assert!(!admits_update(job("low", "low", true), job("low", "high", true)), "another class");
 }
 
 #[test]

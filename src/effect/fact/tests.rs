@@ -71,6 +71,7 @@ fn node() -> NodeSeen {
         taints: Vec::new(),
         unschedulable: false,
         ready: true,
+        unready_since: None,
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),
         created: at(0),
@@ -254,6 +255,36 @@ fn a_node_is_empty_when_no_pod_counts_and_none_can_come() {
 }
 
 #[test]
+fn a_silent_machine_is_given_up_with_pods_that_had_their_time() {
+    let given_up = Fact::GivenUp("n".into());
+    let silent = |pods: Vec<PodSeen>, ready: bool| {
+        let mut seen = cordoned(pods);
+        let mut nodes = seen.cluster.nodes.seen().clone();
+        nodes.values_mut().for_each(|node| (node.ready, node.unready_since) = (ready, Some(at(0))));
+        seen.cluster.nodes = Read::new(nodes, at(0));
+        seen
+    };
+    let told = |since: i64| PodSeen { terminating: Some(at(since)), ..pod("a") };
+    assert_eq!(word(&given_up, &silent(vec![told(0)], false), 600), "holds");
+    assert_eq!(word(&given_up, &silent(vec![told(0)], false), 599), "not yet", "it may be back");
+    assert_eq!(word(&given_up, &silent(vec![told(0)], true), 600), "not yet", "it is back");
+    assert_eq!(word(&given_up, &silent(vec![told(571)], false), 600), "not yet", "it has a second left");
+    assert_eq!(word(&given_up, &silent(vec![told(0), pod("b")], false), 600), "not yet", "nobody told it");
+    assert_eq!(word(&given_up, &silent(Vec::new(), true), 9), "holds", "empty is enough");
+    assert_eq!(word(&given_up, &silent(Vec::new(), false), 4), "not yet");
+    assert_eq!(word(&Fact::Empty("n".into()), &silent(vec![told(0)], false), 600), "not yet");
+}
+
+#[test]
+fn an_instance_is_unlisted_only_where_the_cloud_answered() {
+    let unlisted = Fact::Unlisted("i-1".into());
+    assert_eq!(word(&unlisted, &nothing(), 0), "holds");
+    let mut blind = nothing();
+    blind.cloud.instances = Read::with_gap(BTreeMap::new(), at(0), gap());
+    assert_eq!(word(&unlisted, &blind, 0), "unknown");
+}
+
+#[test]
 fn a_node_is_laid_out_by_its_label_its_state_and_what_is_allocatable() {
     let wanted = LaidOut {
         labels: BTreeMap::from([(MIG_CONFIG.into(), "halves".into())]),
@@ -352,7 +383,7 @@ fn a_node_is_admitted_when_all_its_conditions_are_true() {
     let with = |statuses: &[(&str, ConditionStatus)]| {
         let mut node = node();
         for (name, status) in statuses {
-            let seen = ConditionSeen { status: *status, since: at(0), xids: Vec::new() };
+            let seen = ConditionSeen::new(*status, at(0));
             node.conditions.insert((*name).into(), seen);
         }
         with_node(node)

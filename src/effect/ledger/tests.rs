@@ -130,7 +130,7 @@ fn a_pool_is_renamed_or_forgotten_with_all_its_slots() {
     assert_eq!(ledger.slot(&SlotId::new(&"trainers".into(), 0)).unwrap().instance, Some("i-1".into()));
     assert!(!ledger.pools["train"].is_something());
     assert_eq!(ledger.slot(&slot(0)).unwrap().generation, 1, "a name that comes back must not repeat a token");
-    assert_eq!(rename.parts(), [Part::Pool("train".into()), Part::Pool("trainers".into())]);
+    assert_eq!(rename.parts(), [Part::Pool("train".into()), Part::Pool("trainers".into()), Part::Head]);
     let forgotten = after(&[intend(1), LedgerChange::Forgotten { pool: "train".into() }]);
     assert_eq!(forgotten.slot(&slot(0)), Some(&Slot { generation: 1, ..Slot::default() }));
 }

@@ -171,6 +171,14 @@ fn renames(p: &mut Problems<'_>) {
                     .at(first, "and here")
                     .hint("keep it where the old object goes on; the other is a new object"),
             );
+        } else if let Some(quota) = p.parts.quotas.get(object.name.as_str()).filter(|_| object.kind == Kind::Quota)
+            && quota.cluster_queue.at == quota.name.at
+        {
+            let message =
+                format!("the ClusterQueue of `{}` would have another name, and a queue cannot be renamed", object.name);
+            let hint =
+                format!("write `clusterQueue: {}`, or the name that the queue has: it stays, with its work", old.value);
+            p.say(said(codes::RENAMED_FROM, message).at(old.at, "its queue has this name").hint(hint));
         }
     }
 }

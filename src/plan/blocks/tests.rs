@@ -3,19 +3,26 @@
 use super::*;
 use crate::effect::Intent;
 use crate::fleet::reservation::Match;
+use crate::fleet::standing::TermsSpec;
 use crate::observed::{Read, ReservationTag};
 use crate::plan::PlanInput;
+use crate::plan::overfull::Overfull;
 use crate::plan::reservations;
 use crate::plan::testing::*;
+use crate::plan::view::View;
+use crate::units::Instant;
 
 const NOW: &str = "2026-06-10T12:00Z";
 
-fn block(extra: &str) -> PlanInput {
-    let text = format!(
+fn document(extra: &str) -> String {
+    format!(
         "kind: Reservation\nmetadata: {{name: july}}\nspec:\n  instanceType: p5.48xlarge\n  nodes: 32\n  \
          capacityBlock: {{duration: 14d, startBetween: {{from: 2026-07-01, to: 2026-07-10}}, maxUpfrontUsd: 380000{extra}}}\n"
-    );
-    world(NOW, &text)
+    )
+}
+
+fn block(extra: &str) -> PlanInput {
+    world(NOW, &document(extra))
 }
 
 const OFFERING: &str = ", approval: {offering: {id: cb-0123456789abcdef0, feeUsd: 371002.88}}";
@@ -66,7 +73,7 @@ fn see(input: &mut PlanInput, seen: ReservationSeen) {
 
 fn drafted(input: &PlanInput) -> Draft {
     let mut draft = Draft::default();
-    reservations::plan(input, &mut draft);
+    reservations::plan(input, &Overfull::of(&View::new(input)), &mut draft);
     draft
 }
 
@@ -136,7 +143,7 @@ fn a_mandate_takes_the_cheapest_that_matches() {
     over.now = at("2026-06-20T00:00Z");
     assert!(person(&drafted(&over)).starts_with("the mandate expired"));
     let none = drafted(&offered(block(MANDATE), vec![offer("cb-c", "376000")]));
-    assert!(none.courses.is_empty() && none.held[0].waiting_on.comes_by_itself());
+    assert!(none.courses.is_empty() && none.held[0].waiting_on.is_part_of_it());
     assert_eq!(none.held[0].effects.0.values().next().unwrap().usd_upfront, usd("375000"));
 }
 
@@ -224,4 +231,56 @@ fn a_block_cannot_be_changed() {
     see(&mut input, ReservationSeen { total: 16, ..seen() });
     input.ledger.change(&LedgerChange::Reserved { reservation: "july".into(), id: "cr-1".into() });
     assert!(person(&drafted(&input)).contains("a block cannot be changed"));
+}
+
+#[test]
+fn hours_that_are_written_after_the_purchase_are_told() {
+    let mut input = block(MANDATE);
+    let request = ordered(&mut input, "cb-a", None);
+    input.ledger.change(&LedgerChange::Purchased { request, id: "cr-1".into() });
+    see(&mut input, seen());
+    let mut edited = |old: &str, new: &str| {
+        input.target = world(NOW, &document(MANDATE).replace(old, new)).target;
+        let draft = drafted(&input);
+        assert!(draft.courses.is_empty() && draft.offers.is_empty(), "{draft:?}");
+        draft.held.iter().map(|held| format!("{} | {:?}", held.wanted, held.waiting_on)).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(edited("14d", "14d"), "");
+    insta::assert_snapshot!(edited("14d", "21d"), @r#"a Capacity Block with `duration: 21d` | Person("cr-1 was bought from 2026-07-02T11:30:00Z to 2026-07-16T11:30:00Z, 14d, and a purchase cannot be changed: write `duration: 14d`; for other hours, write another Reservation")"#);
+    insta::assert_snapshot!(edited("2026-07-01", "2026-07-03"), @r#"a Capacity Block with `startBetween: {from: 2026-07-03, to: 2026-07-10}` | Person("cr-1 was bought from 2026-07-02T11:30:00Z to 2026-07-16T11:30:00Z, 14d, and a purchase cannot be changed: write `startBetween: {from: 2026-07-02, to: 2026-07-02}`; for other hours, write another Reservation")"#);
+}
+
+#[test]
+fn a_window_that_is_written_after_the_purchase_is_told() {
+    let mut input = block(MANDATE);
+    see(&mut input, seen());
+    input.ledger.change(&LedgerChange::Reserved { reservation: "july".into(), id: "cr-1".into() });
+    let mut written = |to: &str| {
+        let standing = std::sync::Arc::make_mut(&mut input.target.standing);
+        let TermsSpec::Block(block) = &mut standing.reservations.get_mut("july").unwrap().terms else { panic!() };
+        let window = BlockWindow { from: Instant(at("2026-07-02T11:30Z")), to: Instant(at(to)) };
+        (block.start, block.window) = (None, Some(window));
+        drafted(&input)
+    };
+    assert!(written("2026-07-16T11:30Z").held.is_empty());
+    let told = person(&written("2026-07-17T11:30Z")).to_string();
+    assert!(told.contains("write `window: {from: 2026-07-02T11:30:00Z, to: 2026-07-16T11:30:00Z}`"), "{told}");
+}
+
+#[test]
+fn a_block_that_was_lengthened_is_as_its_document_says() {
+    let extend = format!(
+        "{MANDATE}, extend: {{by: 7d, approval: {{mandate: {{upToUsd: 190000, expires: 2026-07-15T00:00Z}}}}}}"
+    );
+    let mut input = block(&extend);
+    let request = ordered(&mut input, "cb-a", None);
+    input.ledger.change(&LedgerChange::Purchased { request, id: "cr-1".into() });
+    let request = ordered(&mut input, "cb-x", Some("cr-1"));
+    input.ledger.change(&LedgerChange::Purchased { request, id: "cr-1".into() });
+    see(&mut input, ReservationSeen { end: Some(at("2026-07-23T11:30Z")), ..seen() });
+    assert!(drafted(&input).held.is_empty());
+    input.target = world(NOW, &document(&extend).replace("14d", "21d")).target;
+    assert!(drafted(&input).held.is_empty());
+    input.target = world(NOW, &document(&extend).replace("14d", "10d")).target;
+    assert!(person(&drafted(&input)).contains("write `duration: 21d`"));
 }

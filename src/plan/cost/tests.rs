@@ -125,6 +125,28 @@ fn what_waits_counts_only_if_it_comes_by_itself() {
 }
 
 #[test]
+fn prepaid_nodes_that_wait_to_go_will_be_idle() {
+    use crate::effect::{Amount, Effects, PoolLedger, Slot};
+    use crate::plan::types::WaitingOn;
+    let why = WaitingOn::Approval { digest: "d".into(), why: "many".into() };
+    let on = Thing::Pool("train".into());
+    let mut held = crate::plan::steps::held(&on, "remove a node", Reason::NotWanted, why);
+    held.effects = Effects::one(Verb::Terminate, on.clone(), Amount::count(1));
+    let mut input = at_ten_dollars(input());
+    let slot = |id: &str| Slot { instance: Some(id.into()), ..Slot::default() };
+    let pool = PoolLedger { slots: [(0, slot("i-3"))].into(), ..PoolLedger::default() };
+    input.ledger.pools.insert("train".into(), pool);
+    let idle = |input: &PlanInput, held: &Held| cost(input, &[], std::slice::from_ref(held)).idle_after;
+    assert_eq!(idle(&input, &held), usd("40.04"));
+    // One that is replaced takes its place again, and of a mixed pool nobody knows which goes.
+    let mut replaced = held.clone();
+    replaced.effects.add(&Effects::one(Verb::Launch, on, Amount::count(1)));
+    assert_eq!(idle(&input, &replaced), usd("30.03"));
+    input.ledger.pools.get_mut("train").expect("a pool").slots.insert(1, slot("i-1"));
+    assert_eq!(idle(&input, &held), usd("30.03"));
+}
+
+#[test]
 fn a_purchase_that_only_waits_costs_nothing_yet() {
     use crate::effect::{Amount, Effects};
     use crate::plan::types::WaitingOn;

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::quotas::{self, Shift};
-use super::{bodies, thing_of};
+use super::{bodies, fields, thing_of};
 use crate::effect::marks::WRITTEN;
 use crate::effect::{Object, canonical, digest_of};
 use crate::ids::StepId;
-use crate::observed::{ObjectKey, ObjectKind, ObjectSeen};
+use crate::observed::{Gap, ObjectKey, ObjectKind, ObjectSeen};
 use crate::plan::steps::held;
 use crate::plan::types::{Held, PlanInput, Reason, WaitingOn};
 
@@ -16,8 +16,8 @@ const SHORT: usize = 12;
 
 pub enum Judged<'a> {
     Same,
-    /// It was not seen, and not everything was read.
-    Unread,
+    /// It was not seen, and not everything of its kind was read.
+    Unread(&'a Gap),
     Held(Box<Held>),
     Change(Box<Change<'a>>),
 }
@@ -32,12 +32,19 @@ pub struct Change<'a> {
     /// Somebody else moved it.
     pub drifted: bool,
     pub note: Option<String>,
+    /// The server refuses to change a field of it: it is deleted, and made again.
+    pub replaces: bool,
+}
+
+/// The step that writes an object.
+pub fn written_by(wanted: &Object) -> StepId {
+    let digest = wanted.digest.as_str();
+    StepId::from(format!("apply:{}@{}", wanted.key, &digest[..SHORT.min(digest.len())]))
 }
 
 impl Change<'_> {
     pub fn id(&self) -> StepId {
-        let digest = self.wanted.digest.as_str();
-        StepId::from(format!("apply:{}@{}", self.wanted.key, &digest[..SHORT.min(digest.len())]))
+        written_by(self.wanted)
     }
 
     /// Whether it must come after another change of a class: between the two writes a tier would stand above one that
@@ -65,6 +72,16 @@ impl Change<'_> {
         }
     }
 
+    /// The other class of the same tier: pods are ranked by the one, workloads by the other.
+    pub fn twin(&self) -> Option<ObjectKey> {
+        let kind = match self.wanted.key.kind {
+            ObjectKind::PriorityClass => ObjectKind::WorkloadPriorityClass,
+            ObjectKind::WorkloadPriorityClass => ObjectKind::PriorityClass,
+            _ => return None,
+        };
+        Some(ObjectKey::cluster(kind, &self.wanted.key.name))
+    }
+
     /// The number of a priority class; none for other objects.
     pub fn class(&self) -> Option<i64> {
         let is_class = matches!(self.wanted.key.kind, ObjectKind::PriorityClass | ObjectKind::WorkloadPriorityClass);
@@ -75,10 +92,10 @@ impl Change<'_> {
     pub fn sentence(&self) -> String {
         let key = self.wanted.key.words();
         let Some(seen) = self.seen else { return format!("make {key}") };
-        let (to, from) = bodies::words(&bodies::differences(&seen.body, &self.wanted.body));
-        match from.is_empty() {
+        let changes = fields::changes(&fields::fields(self.wanted.key.kind, &seen.body, &self.wanted.body));
+        match changes.is_empty() {
             true => format!("{key} as the documents say"),
-            false => format!("{key}: {from} → {to}"),
+            false => format!("{key}: {changes}"),
         }
     }
 }
@@ -87,8 +104,10 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
     let key = &wanted.key;
     let named = key.words();
     let Some(seen) = input.observed.cluster.objects.seen().get(key) else {
-        let whole = input.observed.cluster.objects.whole().is_some();
-        return if whole { change(wanted, None, Reason::Wanted, false, None) } else { Judged::Unread };
+        return match input.observed.cluster.gap_of(key.kind) {
+            None => change(wanted, None, Reason::Wanted, false, None),
+            Some(gap) => Judged::Unread(gap),
+        };
     };
     let hold = |text: String, reason: Reason, waiting_on: WaitingOn| {
         Judged::Held(Box::new(held(&thing_of(input, key), text, reason, waiting_on)))
@@ -112,8 +131,8 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
             (Reason::Wanted, false, Some(format!("{named} was there already: it is taken over as it is")))
         }
         None if may_adopt(input, key) => {
-            let (to, from) = bodies::words(&bodies::differences(&seen.body, &wanted.body));
-            let changes = if from.is_empty() { String::new() } else { format!(" and changes {from} to {to}") };
+            let changes = fields::changes(&fields::fields(key.kind, &seen.body, &wanted.body));
+            let changes = if changes.is_empty() { String::new() } else { format!(" and changes {changes}") };
             let text = format!("{named} was somebody else's: the Quota takes it over{changes}");
             (Reason::Wanted, false, Some(text))
         }
@@ -132,11 +151,20 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
     let Some(field) = immutable(key.kind, &seen.body, &wanted.body) else {
         return change(wanted, Some(seen), reason, drifted, note);
     };
+    // Only what is ours is deleted.
+    if seen.written.is_some() && may_be_replaced(key.kind) {
+        let note = format!("{field} of {named} cannot be changed: it is deleted, and made again at once");
+        let change = Change { replaces: true, ..difference(wanted, Some(seen), reason, drifted, Some(note)) };
+        return Judged::Change(Box::new(change));
+    }
     let users = users(input, key);
-    let more = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
+    let uses = match users.len() {
+        0 | 1 => " uses".into(),
+        all => format!(" and {} more use", all - 1),
+    };
     let text = match users.first() {
         Some(first) => format!(
-            "{field} of {named} cannot be changed, and {first}{more} uses it: give the new one another name, or let what \
+            "{field} of {named} cannot be changed, and {first}{uses} it: give the new one another name, or let what \
              uses it end, and delete it: {}",
             kubectl("delete", key)
         ),
@@ -154,11 +182,21 @@ fn change<'a>(
     drifted: bool,
     note: Option<String>,
 ) -> Judged<'a> {
+    Judged::Change(Box::new(difference(wanted, seen, reason, drifted, note)))
+}
+
+fn difference<'a>(
+    wanted: &'a Object,
+    seen: Option<&'a ObjectSeen>,
+    reason: Reason,
+    drifted: bool,
+    note: Option<String>,
+) -> Change<'a> {
     let shift = match quotas::gives_quota(&wanted.key) {
         true => quotas::shift(seen.map(|seen| &seen.body), Some(&wanted.body)),
         false => Shift::default(),
     };
-    Judged::Change(Box::new(Change { wanted, seen, reason, shift, drifted, note }))
+    Change { wanted, seen, reason, shift, drifted, note, replaces: false }
 }
 
 /// A Quota document names the queues that it takes over.
@@ -167,7 +205,13 @@ fn may_adopt(input: &PlanInput, key: &ObjectKey) -> bool {
         && matches!(thing_of(input, key), crate::effect::Thing::Quota(_))
 }
 
-/// A field that the server refuses to change.
+/// Whether an object can be gone for a moment. Pods keep the number of their class, and what waits in a queue that is
+/// not there goes on waiting when it is. A flavor and a topology stay as long as somebody uses them.
+fn may_be_replaced(kind: ObjectKind) -> bool {
+    matches!(kind, ObjectKind::PriorityClass | ObjectKind::LocalQueue)
+}
+
+/// What the server refuses to change.
 fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static str> {
     let differs = |field: &str| {
         let at = |body: &Value| body["spec"][field].clone();
@@ -175,12 +219,13 @@ fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static 
     };
     match kind {
         // Whoever runs with a class keeps its number, so the server refuses another one.
-        ObjectKind::PriorityClass => (seen["value"] != wanted["value"]).then_some("value"),
-        ObjectKind::Topology => differs("levels").then_some("spec.levels"),
-        ObjectKind::ResourceFlavor if seen["spec"]["topologyName"].is_string() => differs("nodeLabels")
-            .then_some("spec.nodeLabels")
-            .or_else(|| differs("topologyName").then_some("spec.topologyName")),
-        ObjectKind::LocalQueue => differs("clusterQueue").then_some("spec.clusterQueue"),
+        ObjectKind::PriorityClass => (seen["value"] != wanted["value"]).then_some("rank"),
+        ObjectKind::Topology => differs("levels").then_some("order of fabric levels"),
+        ObjectKind::ResourceFlavor if seen["spec"]["topologyName"].is_string() => {
+            let labels = differs("nodeLabels").then_some("set of node labels");
+            labels.or_else(|| differs("topologyName").then_some("topology"))
+        }
+        ObjectKind::LocalQueue => differs("clusterQueue").then_some("ClusterQueue"),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::fields::amount;
 use super::judge::Change;
 use crate::ids::ResourceName;
 use crate::observed::{ObjectKind, WorkloadSeen};
@@ -32,7 +33,7 @@ pub fn borrowed(input: &PlanInput, change: &Change<'_>) -> Option<String> {
         let beyond = |nominal: Option<&crate::queue::Quota>| (held - nominal.map_or(0, |quota| quota.nominal)).max(0);
         let (was, is) = (beyond(before.get(pair)), beyond(after.get(pair)));
         if is > was {
-            told.push(format!("{is} of the {held} {resource} that it holds on {flavor}"));
+            told.push(format!("{is} of the {} that it holds on {flavor}", amount(resource, held)));
             who.extend(on_it().map(|workload| workload.name.to_string()));
         }
     }

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::fields::amount;
 use crate::effect::marks::POOL;
 use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{FlavorName, PoolName, ResourceName, WorkloadUid};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::plan::types::PlanInput;
-use crate::queue::mode::{configuration, mode};
+use crate::queue::mode::mode;
 use crate::queue::parse::{Parts, parse, quotas, requeued};
 use crate::queue::{QueueState, predict_evictions};
 
@@ -85,7 +86,8 @@ pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -
         let others: Vec<String> = others.map(|(key, _)| key.words()).collect();
         let others = if others.is_empty() { String::new() } else { format!(", some of it to {}", others.join(", ")) };
         let (flavor, resource) = &pair;
-        let text = format!("{promised} {resource} of {flavor} would be promised{others}, and its nodes hold {holds}");
+        let promised = amount(resource, promised);
+        let text = format!("{promised} of {flavor} would be promised{others}, and its nodes hold {holds}");
         Some((pair, text))
     });
     over.collect()
@@ -156,7 +158,7 @@ pub fn evictions(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) ->
 fn state(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> QueueState {
     let cluster = &input.observed.cluster;
     parse(&Parts {
-        mode: mode(cluster.objects.seen().get(&configuration()).map(|seen| &seen.body)),
+        mode: mode(cluster.others.kueue.seen().as_ref()),
         now: input.now,
         objects: overlaid(input, changes),
         workloads: cluster.workloads.seen(),
@@ -166,7 +168,7 @@ fn state(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> QueueSt
 }
 
 /// What is there once these are written, or deleted.
-fn overlaid<'a>(
+pub fn overlaid<'a>(
     input: &'a PlanInput,
     changes: &[(&'a ObjectKey, Option<&'a Value>)],
 ) -> BTreeMap<&'a ObjectKey, &'a Value> {

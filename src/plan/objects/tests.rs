@@ -144,8 +144,7 @@ fn drift_is_put_back_and_says_who() {
     let drift = &draft.drift[0];
     assert_eq!(drift.by.as_deref(), Some("kubectl-edit"));
     assert_eq!(drift.step.as_ref(), Some(&draft.courses[0].steps[0].id));
-    let path = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota";
-    assert_eq!((drift.from.clone(), drift.to.clone()), (format!("{path}: \"8\""), format!("{path}: \"16\"")));
+    assert_eq!((&*drift.from, &*drift.to), ("guarantee of train 8 GPUs", "guarantee of train 16 GPUs"));
 }
 
 #[test]
@@ -202,9 +201,90 @@ fn what_the_server_refuses_to_change_needs_a_person() {
     assert!(person(&used).contains("and ResourceFlavor train uses it"));
     let unused = input(vec![wanted], &there[..1]);
     assert!(person(&unused).ends_with("made again: kubectl delete topology train"));
+    // A queue that somebody else made is taken over, and not deleted.
+    let local = object("LocalQueue/vision/main", json!({"spec": {"clusterQueue": "vision"}}));
+    let others = seen(&json!({"spec": {"clusterQueue": "old"}}), None);
+    let adopted = input(vec![local], &[("LocalQueue/vision/main", others)]);
+    assert!(person(&adopted).starts_with("ClusterQueue of LocalQueue vision/main cannot be changed"));
+}
+
+#[test]
+fn what_can_be_gone_for_a_moment_is_deleted_and_made_again() {
     let class = object("PriorityClass/research", json!({"value": 200}));
-    let ranked = input(vec![class], &[("PriorityClass/research", ours(&json!({"value": 100})))]);
-    assert!(person(&ranked).starts_with("value of PriorityClass research cannot be changed"));
+    let local = object("LocalQueue/vision/main", json!({"spec": {"clusterQueue": "vision"}}));
+    let there = [
+        ("PriorityClass/research", ours(&json!({"value": 100}))),
+        ("LocalQueue/vision/main", ours(&json!({"spec": {"clusterQueue": "old"}}))),
+    ];
+    let mut input = input(vec![class, local], &there);
+    // That the server refuses the change itself is why.
+    let refused = Rehearsed::Refused("value: Forbidden: may not be changed in an update".into());
+    input.observed.rehearsed.insert(key("PriorityClass/research"), refused);
+    let draft = drafted(&input);
+    insta::assert_snapshot!(steps(&draft).join("\n"), @r"
+    delete:PriorityClass/research
+    apply:PriorityClass/research after delete:PriorityClass/research
+    delete:LocalQueue/vision/main
+    apply:LocalQueue/vision/main after delete:LocalQueue/vision/main
+    ");
+    let all = || draft.courses.iter().flat_map(|course| &course.steps);
+    assert!(all().all(|step| step.consent == Consent::Asked), "neither half is done without the other");
+    let gone = Fact::Unchanged { object: key("PriorityClass/research"), body: None };
+    assert_eq!(draft.courses[0].steps[1].requires, [gone]);
+    // Whoever is stopped between the two leaves nothing there: it is made, and nobody is asked again.
+    let mut left = input.observed.cluster.objects.seen().clone();
+    left.remove(&key("PriorityClass/research"));
+    input.observed.cluster.objects = Read::new(left, input.now);
+    input.observed.rehearsed.clear();
+    let rest = drafted(&input);
+    assert_eq!(steps(&rest)[0], "apply:PriorityClass/research");
+    assert_eq!(rest.courses[0].steps[0].consent, Consent::Standing);
+}
+
+#[test]
+fn neither_class_of_a_tier_is_written_without_the_other() {
+    let class = |kind: &str, value: i32| object(&format!("{kind}/research"), json!({"value": value}));
+    let wanted = || vec![class("PriorityClass", 200), class("WorkloadPriorityClass", 200)];
+    let there = |pods: ObjectSeen, workloads: ObjectSeen| {
+        input(wanted(), &[("PriorityClass/research", pods), ("WorkloadPriorityClass/research", workloads)])
+    };
+    let old = || ours(&json!({"value": 100}));
+    let both = drafted(&there(old(), old()));
+    insta::assert_snapshot!(steps(&both).join("\n"), @r"
+    delete:PriorityClass/research
+    apply:PriorityClass/research after delete:PriorityClass/research
+    apply:WorkloadPriorityClass/research after apply:PriorityClass/research
+    ");
+    let others = || seen(&json!({"value": 100}), None);
+    for input in [there(others(), old()), there(old(), others())] {
+        let draft = drafted(&input);
+        assert_eq!(steps(&draft), Vec::<String>::new(), "one of the two is somebody else's");
+        assert_eq!(draft.held.len(), 2);
+    }
+    // What says the same already is in nobody's way.
+    let draft = drafted(&there(seen(&json!({"value": 200}), None), old()));
+    let (taken_over, follows) = ("apply:PriorityClass/research", "apply:WorkloadPriorityClass/research");
+    assert_eq!(steps(&draft), [taken_over.to_owned(), format!("{follows} after {taken_over}")]);
+}
+
+#[test]
+fn a_cluster_without_kueue_gets_everything_else() {
+    let map = "ConfigMap/gpu-operator/tidewright-mig-parted";
+    let wanted = vec![
+        object("PriorityClass/research", json!({"value": 200})),
+        object("WorkloadPriorityClass/research", json!({"value": 200})),
+        object(map, json!({"data": {}})),
+        object("ClusterQueue/vision", queue("8")),
+    ];
+    let mut input = input(wanted, &[]);
+    let gap = Gap { what: "list clusterqueues".into(), why: "this cluster has no Kueue".into() };
+    for kind in [ObjectKind::WorkloadPriorityClass, ObjectKind::ClusterQueue] {
+        input.observed.cluster.unread.insert(kind, gap.clone());
+    }
+    let draft = drafted(&input);
+    assert_eq!(steps(&draft), ["apply:PriorityClass/research", &format!("apply:{map}")]);
+    assert!(draft.held.iter().all(|held| held.waiting_on == WaitingOn::Unread(gap.clone())), "{:?}", draft.held);
+    assert_eq!(draft.held.len(), 2);
 }
 
 #[test]
@@ -450,5 +530,5 @@ fn what_admission_makes_of_an_object_is_told_before() {
     let draft = drafted(&input);
     assert_eq!(steps(&draft), ["apply:ClusterQueue/vision"]);
     let text = &draft.notes[0].text;
-    assert!(text.contains("nominalQuota: \"4\" of") && text.contains("nominalQuota: \"8\""), "{text}");
+    assert!(text.contains("guarantee of train 8 GPUs: admission") && text.ends_with("of train 4 GPUs"), "{text}");
 }

@@ -9,6 +9,7 @@ use crate::ids::{ReservationId, SlotId};
 use crate::observed::{ReservationSeen, ReservationState};
 use crate::plan::cost::hourly;
 use crate::plan::draft::{Course, Draft};
+use crate::plan::overfull::Leaving;
 use crate::plan::steps::{course, step};
 use crate::plan::types::{Consent, PlanInput, Reason, WaitingOn};
 
@@ -26,7 +27,14 @@ struct Modify {
 
 impl Wanted<'_> {
     /// What differs in one that is there.
-    pub(super) fn change(&self, terms: &Terms, id: &ReservationId, seen: &ReservationSeen, draft: &mut Draft) {
+    pub(super) fn change(
+        &self,
+        terms: &Terms,
+        id: &ReservationId,
+        seen: &ReservationSeen,
+        leaving: &Leaving,
+        draft: &mut Draft,
+    ) {
         if let Some(what) = self.immutable(id, seen) {
             return self.person(self.size(), what, draft);
         }
@@ -56,26 +64,23 @@ impl Wanted<'_> {
                 draft,
             );
         }
-        self.modify(Modify { end, nodes: self.spec.nodes, matching: terms.matching }, id, seen, draft);
+        self.modify(Modify { end, nodes: self.spec.nodes, matching: terms.matching }, id, seen, leaving, draft);
     }
 
     /// All that can be changed now in one request; the rest is held.
-    fn modify(&self, to: Modify, id: &ReservationId, seen: &ReservationSeen, draft: &mut Draft) {
+    fn modify(&self, to: Modify, id: &ReservationId, seen: &ReservationSeen, leaving: &Leaving, draft: &mut Draft) {
         let used = used(seen);
-        let who = |leave: u32| {
-            let number = if leave == used { used.to_string() } else { format!("{leave} of the {used}") };
-            format!("{number} instances in {id}, which have to leave first: {}", users(self.input, id))
-        };
         let mut now = Modify { end: to.end, nodes: to.nodes, matching: to.matching };
         // A request that left the size as it is would write another size than the document's.
         if to.nodes < used {
-            let what = who(used - to.nodes);
-            let waits = self.modification(&to, id, seen).held(WaitingOn::Capacity { what, retry: None });
+            let waits = self.modification(&to, id, seen).held(self.too_full(used, id, leaving));
             return draft.held.push(waits);
         }
         if to.matching != seen.matching && used > 0 {
             let more = Modify { nodes: seen.total, end: seen.end, matching: to.matching };
-            let waits = self.modification(&more, id, seen).held(WaitingOn::Capacity { what: who(used), retry: None });
+            let who = users(self.input, id, &[]);
+            let what = format!("{used} instances in {id}, which have to leave first: {who}");
+            let waits = self.modification(&more, id, seen).held(WaitingOn::Capacity { what, retry: None });
             draft.held.push(waits);
             now.matching = seen.matching;
         }
@@ -90,6 +95,23 @@ impl Wanted<'_> {
             }
             None => draft.courses.push(course),
         }
+    }
+
+    /// What a smaller size waits for: those who leave, or a person where nobody moves enough of them.
+    fn too_full(&self, used: u32, id: &ReservationId, leaving: &Leaving) -> WaitingOn {
+        let (nodes, stuck) = (self.spec.nodes, leaving.stuck);
+        let too_many = used - nodes;
+        if stuck == 0 {
+            let who = names(leaving.slots.iter());
+            let what = format!("{too_many} of the {used} instances in {id}, which have to leave first: {who}");
+            return WaitingOn::Capacity { what, retry: None };
+        }
+        let least = nodes + stuck;
+        WaitingOn::Person(format!(
+            "{too_many} of the {used} instances in {id} have to leave first, and nothing moves {stuck} of them ({}): \
+             write `nodes: {least}`, or give their pools another source in `capacity`, or fewer nodes",
+            users(self.input, id, &leaving.slots)
+        ))
     }
 
     fn modification(&self, to: &Modify, id: &ReservationId, seen: &ReservationSeen) -> Course {
@@ -123,26 +145,34 @@ impl Wanted<'_> {
     }
 }
 
-/// The slots whose instances stand in a reservation, in words.
-pub fn users(input: &PlanInput, id: &ReservationId) -> String {
+/// The slots whose instances stand in a reservation, but for these, in words.
+pub fn users(input: &PlanInput, id: &ReservationId, but: &[SlotId]) -> String {
     let live = input.observed.cloud.instances.seen().values();
     let inside = live.filter(|seen| seen.reservation.as_ref() == Some(id) && seen.state.is_live());
     let (mut ours, mut others): (Vec<&SlotId>, usize) = (Vec::new(), 0);
     for seen in inside {
         match &seen.tag {
+            Some(tag) if but.contains(&tag.slot) => {}
             Some(tag) if tag.fleet == *fleet(input) => ours.push(&tag.slot),
             _ => others += 1,
         }
     }
     ours.sort_unstable();
-    let mut words: Vec<String> = ours.iter().take(NAMES).map(ToString::to_string).collect();
-    if ours.len() > NAMES {
-        words.push(format!("{} more", ours.len() - NAMES));
-    }
+    let mut words: Vec<String> = (!ours.is_empty()).then(|| names(ours.into_iter())).into_iter().collect();
     if others > 0 {
         words.push(format!("{others} that are not ours"));
     }
     if words.is_empty() { "none of which we see".into() } else { words.join(", ") }
+}
+
+/// A few of these slots by name, and how many more there are.
+fn names<'s>(slots: impl ExactSizeIterator<Item = &'s SlotId>) -> String {
+    let more = slots.len().saturating_sub(NAMES);
+    let mut words: Vec<String> = slots.take(NAMES).map(ToString::to_string).collect();
+    if more > 0 {
+        words.push(format!("{more} more"));
+    }
+    words.join(", ")
 }
 
 fn word(matching: Match) -> &'static str {

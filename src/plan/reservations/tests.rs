@@ -5,6 +5,7 @@ use crate::effect::{Fact, Intent};
 use crate::ids::SlotId;
 use crate::observed::{Gap, InstanceSeen, InstanceState, Market, Read, ReservationTag, SlotTag};
 use crate::plan::testing::*;
+use crate::plan::view::View;
 
 const NOW: &str = "2026-03-01T12:00Z";
 
@@ -49,7 +50,7 @@ fn record(input: &mut PlanInput, id: &str) {
 
 fn drafted(input: &PlanInput) -> Draft {
     let mut draft = Draft::default();
-    plan(input, &mut draft);
+    plan(input, &Overfull::of(&View::new(input)), &mut draft);
     draft
 }
 
@@ -129,7 +130,7 @@ fn what_was_refused_waits_and_then_has_a_new_token() {
     assert!(
         matches!(&draft.held[0].waiting_on, WaitingOn::Capacity { retry: Some(retry), .. } if *retry == at + RETRY)
     );
-    assert!(draft.held[0].waiting_on.comes_by_itself() && !draft.held[0].effects.is_empty());
+    assert!(draft.held[0].waiting_on.is_part_of_it() && !draft.held[0].effects.is_empty());
     input.now = at + RETRY;
     assert_eq!(told(&drafted(&input)), ["reserve:reservation/base@2"]);
 }
@@ -197,8 +198,17 @@ fn a_reservation_does_not_shrink_below_what_uses_it() {
     input.observed.cloud.instances = Read::new([("i-1".into(), instance)].into(), input.now);
     let draft = drafted(&input);
     assert!(draft.courses.is_empty());
+    let WaitingOn::Person(what) = &draft.held[0].waiting_on else { panic!("{:?}", draft.held) };
+    assert_eq!(
+        what,
+        "2 of the 18 instances in cr-1 have to leave first, and nothing moves 1 of them (none of which we see): write \
+         `nodes: 17`, or give their pools another source in `capacity`, or fewer nodes"
+    );
+    // Those that leave by themselves are waited for, by name.
+    see(&mut input, &[("cr-1", ReservationSeen { total: 20, available: 3, ..seen(0) })]);
+    let draft = drafted(&input);
     let WaitingOn::Capacity { what, .. } = &draft.held[0].waiting_on else { panic!("{:?}", draft.held) };
-    assert_eq!(what, "2 of the 18 instances in cr-1, which have to leave first: train/3");
+    assert_eq!(what, "1 of the 17 instances in cr-1, which have to leave first: train/3");
 }
 
 #[test]

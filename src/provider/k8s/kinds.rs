@@ -1,4 +1,4 @@
-//! Where the kinds that we write live on the API server.
+//! Where the kinds that we write, or only look at, live on the API server.
 
 use crate::observed::{ObjectKey, ObjectKind};
 
@@ -29,6 +29,7 @@ pub const fn plural(kind: ObjectKind) -> &'static str {
         ObjectKind::ConfigMap => "configmaps",
         ObjectKind::ValidatingAdmissionPolicy => "validatingadmissionpolicies",
         ObjectKind::ValidatingAdmissionPolicyBinding => "validatingadmissionpolicybindings",
+        ObjectKind::ClusterPolicy => "clusterpolicies",
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::io::{Read as _, Write as _};
 
+use bytes::Bytes;
 use data_encoding::BASE64;
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -146,7 +147,7 @@ async fn remove(k8s: &K8s, part: &Part, seen: &Version) -> Result<Version, Provi
 }
 
 /// Makes a part that is not there, and our namespace before it where that is missing too.
-async fn create(k8s: &K8s, body: &Value) -> Result<Vec<u8>, Failure> {
+async fn create(k8s: &K8s, body: &Value) -> Result<Bytes, Failure> {
     let maps = kinds::collection(ObjectKind::ConfigMap, Some(OUR_NAMESPACE));
     match k8s.wire.post(&maps, body).await {
         Err(failure) if failure.code() == Some(404) => {

@@ -63,7 +63,9 @@ pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSe
     let labels = metadata.labels.into_iter().flat_map(|labels| labels.0).filter(|(key, _)| is_kept(key.as_str()));
     let notes = metadata.annotations.into_iter().flat_map(|notes| notes.0);
     let conditions = status.conditions.unwrap_or_default();
-    let ready = conditions.iter().any(|one| one.kind.as_str() == "Ready" && one.is_true());
+    let says = conditions.iter().find(|one| one.kind.as_str() == "Ready");
+    let ready = says.is_some_and(Condition::is_true);
+    let unready_since = says.filter(|_| !ready).and_then(|one| one.last_transition_time);
     let conditions = conditions.iter().filter(|one| one.kind.as_str() != "Ready");
     let resources = status.allocatable.into_iter().flat_map(|resources| resources.0);
     let name = metadata.name.as_str().into();
@@ -75,6 +77,7 @@ pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSe
         taints: spec.taints.iter().flatten().filter_map(taint).collect(),
         unschedulable: spec.unschedulable,
         ready,
+        unready_since,
         allocatable: amounts(resources),
         conditions: conditions.map(|one| (one.kind.as_str().to_owned(), condition(one))).collect(),
         created: metadata.creation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH),
@@ -104,49 +107,13 @@ fn taint(written: &TaintWritten<'_>) -> Option<Taint> {
 }
 
 fn condition(one: &Condition<'_>) -> ConditionSeen {
-    ConditionSeen {
-        status: match one.status.as_str() {
-            "True" => ConditionStatus::True,
-            "False" => ConditionStatus::False,
-            _ => ConditionStatus::Unknown,
-        },
-        since: one.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH),
-        xids: xids(one.kind.as_str(), one.message.as_str()),
-    }
-}
-
-/// The Xid codes in a message: `NVRM: Xid (PCI:0000:3b:00): 79, …`, `XID error 48`, and in a condition about Xids
-/// also `ErrorCode:79`.
-fn xids(kind: &str, message: &str) -> Vec<u32> {
-    // Bytes keep their places: no letter outside ASCII changes its length.
-    let lower = message.to_ascii_lowercase();
-    let mut found = BTreeSet::new();
-    let mut after = |word: &str| {
-        for (at, _) in lower.match_indices(word) {
-            found.extend(number_after(&lower[at + word.len()..]));
-        }
+    let status = match one.status.as_str() {
+        "True" => ConditionStatus::True,
+        "False" => ConditionStatus::False,
+        _ => ConditionStatus::Unknown,
     };
-    after("xid");
-    if kind.to_ascii_lowercase().contains("xid") {
-        after("errorcode");
-    }
-    found.into_iter().collect()
-}
-
-/// A number that follows at once, behind signs, a few words and what stands in brackets.
-fn number_after(text: &str) -> Option<u32> {
-    let text = text.trim_start_matches([' ', ':', '=', '#', '-']);
-    let text = match text.strip_prefix('(') {
-        Some(inside) => inside.split_once(')')?.1,
-        None => text,
-    };
-    let words = ["error", "errors", "code", "codes", "event", ":", "=", "#", " "];
-    let mut rest = text;
-    while let Some(shorter) = words.iter().find_map(|word| rest.strip_prefix(word)) {
-        rest = shorter;
-    }
-    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    rest[..digits].parse().ok()
+    let since = one.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH);
+    ConditionSeen::said(one.kind.as_str(), status, since, one.reason.as_str(), one.message.as_str())
 }
 
 #[cfg(test)]
@@ -195,13 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn xids_are_found_in_the_words_of_those_who_report_them() {
-        let of = |text| xids("SysLogsXIDError", text);
-        assert_eq!(of("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus"), [79]);
-        assert_eq!(of("ErrorCode:48 PCI:0000:3b:00 XID error occurred RecommendedAction: RESET"), [48]);
-        assert_eq!(of("xid=94; then Xid 95"), [94, 95]);
-        assert_eq!(of("no errors on GPU 3"), [0; 0]);
-        assert_eq!(xids("KernelDeadlock", "ErrorCode:48"), [0; 0]);
+    fn a_node_that_is_not_ready_tells_since_when() {
+        let of = |status: &str| {
+            let ready =
+                format!(r#"{{"type": "Ready", "status": "{status}", "lastTransitionTime": "2026-09-03T10:00:00Z"}}"#);
+            let text = format!(r#"{{"metadata": {{"name": "a"}}, "status": {{"conditions": [{ready}]}}}}"#);
+            seen(serde_json::from_str(&text).unwrap(), None).1
+        };
+        let since: Timestamp = "2026-09-03T10:00:00Z".parse().unwrap();
+        assert_eq!(of("Unknown").silent_since(), Some(since));
+        assert_eq!(of("False").silent_since(), Some(since));
+        assert_eq!(of("True").silent_since(), None);
     }
 
     #[test]

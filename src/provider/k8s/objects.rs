@@ -53,8 +53,13 @@ pub fn seen(kind: ObjectKind, fleet: &str, written: Written) -> (ObjectKey, Obje
     for field in ["apiVersion", "kind", "status"] {
         rest.remove(field);
     }
-    // What is in a namespace is its team's.
-    let body = if kind == ObjectKind::Namespace { json!({}) } else { canonical(&Value::Object(rest)) };
+    let body = match kind {
+        // What is in a namespace is its team's.
+        ObjectKind::Namespace => json!({}),
+        // How drivers are built and who watches them is none of our business.
+        ObjectKind::ClusterPolicy => json!({"spec": gpu_parts(&rest)}),
+        _ => canonical(&Value::Object(rest)),
+    };
     let seen = ObjectSeen {
         body,
         written: note(WRITTEN).filter(|_| is_ours).map(Digest::from),
@@ -62,6 +67,18 @@ pub fn seen(kind: ObjectKind, fleet: &str, written: Written) -> (ObjectKey, Obje
         deleting: metadata.deletion_timestamp.is_some(),
     };
     (ObjectKey { kind, namespace: metadata.namespace, name: metadata.name.into() }, seen)
+}
+
+/// What a ClusterPolicy says of how GPUs are cut and shared.
+fn gpu_parts(policy: &Map<String, Value>) -> Value {
+    let spec = policy.get("spec").and_then(Value::as_object);
+    let parts = ["mig", "migManager", "devicePlugin"].into_iter().filter_map(|part| {
+        let fields = spec?.get(part)?.as_object()?.iter();
+        let fields = fields.filter(|(key, _)| matches!(key.as_str(), "strategy" | "enabled" | "config"));
+        let fields: Map<String, Value> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Some((part.to_owned(), Value::Object(fields)))
+    });
+    canonical(&Value::Object(parts.collect()))
 }
 
 /// What we send.
@@ -152,6 +169,18 @@ mod tests {
         let (key, seen) = seen(ObjectKind::Namespace, "demo", serde_json::from_str(text).unwrap());
         assert_eq!((key.to_string().as_str(), &seen.body), ("Namespace/vision", &json!({})));
         assert!(seen.deleting && seen.written.is_none());
+    }
+
+    #[test]
+    fn of_a_policy_only_that_is_kept_which_ours_rests_on() {
+        let text = r#"{"metadata": {"name": "cluster-policy"}, "spec": {"driver": {"version": "580"},
+            "mig": {"strategy": "single"}, "devicePlugin": {"enabled": true, "image": "k8s-device-plugin"},
+            "migManager": {"env": [], "config": {"name": "default-mig-parted-config"}}}, "status": {"state": "ready"}}"#;
+        let (key, seen) = seen(ObjectKind::ClusterPolicy, "demo", serde_json::from_str(text).unwrap());
+        assert_eq!(key.to_string(), "ClusterPolicy/cluster-policy");
+        let parts = json!({"mig": {"strategy": "single"}, "devicePlugin": {"enabled": true},
+            "migManager": {"config": {"name": "default-mig-parted-config"}}});
+        assert_eq!(seen.body, canonical(&json!({"spec": parts})));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::future::{join, join_all, join4};
+use futures_util::future::{join, join_all, join3, join4};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -24,7 +24,9 @@ use crate::compile::{GPU_OPERATOR, OUR_NAMESPACE, compile};
 use crate::fleet::Target;
 use crate::fleet::pool::Source;
 use crate::ids::{NamespacedName, NodeName, ResourceName, WorkloadUid};
-use crate::observed::{ClusterSeen, Gap, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, PodSeen, Read, WorkloadSeen};
+use crate::observed::{
+    ClusterSeen, Gap, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, Others, PodSeen, Read, WorkloadSeen,
+};
 use crate::provider::Clock;
 use crate::queue::mode::configuration;
 
@@ -38,14 +40,14 @@ pub async fn observe(k8s: &K8s, target: &Target) -> ClusterSeen {
         Err(failure) => return nothing(at, &gap("the API server", &failure)),
     };
     let asked = asked(target);
-    let (nodes, budgets, (objects, workloads), (claims, loose)) = join4(
+    let (nodes, budgets, (objects, workloads, others), (claims, loose)) = join4(
         all_nodes(&k8s.wire, Some(&asked)),
         all_budgets(&k8s.wire, None),
-        join(all_objects(k8s, &served, target), all_workloads(&k8s.wire, &served, None)),
+        join3(all_objects(k8s, &served, target), all_workloads(&k8s.wire, &served, None), others(k8s, &served, at)),
         join(all_claims(&k8s.wire, &served, None), loose_groups(&k8s.wire, &served, None)),
     )
     .await;
-    let (objects, object_gap) = objects;
+    let (objects, unread) = objects;
     let mut gaps = Gaps::default();
     let (budgets, selectors) = budgets::indexed(gaps.take("budgets", budgets));
     let (mut workloads, links) = indexed(gaps.take("workloads", workloads), &objects);
@@ -61,7 +63,9 @@ pub async fn observe(k8s: &K8s, target: &Target) -> ClusterSeen {
         pods: read(pods, at, gaps.of(&["pods", "claims", "groups"])),
         workloads: read(workloads, at, gaps.of(&["workloads"])),
         budgets: read(budgets, at, gaps.of(&["budgets"])),
-        objects: read(objects, at, object_gap),
+        objects: Read::new(objects, at),
+        unread,
+        others,
     }
 }
 
@@ -79,6 +83,11 @@ pub fn nothing(at: Timestamp, gap: &Gap) -> ClusterSeen {
         workloads: Read::with_gap(BTreeMap::new(), at, gap.clone()),
         budgets: Read::with_gap(BTreeMap::new(), at, gap.clone()),
         objects: Read::with_gap(BTreeMap::new(), at, gap.clone()),
+        unread: BTreeMap::new(),
+        others: Others {
+            kueue: Read::with_gap(None, at, gap.clone()),
+            policies: Read::with_gap(BTreeMap::new(), at, gap.clone()),
+        },
     }
 }
 
@@ -259,21 +268,29 @@ pub async fn loose_groups(wire: &Wire, served: &Served, namespace: Option<&str>)
 
 type Objects = BTreeMap<ObjectKey, ObjectSeen>;
 
-/// The objects of the kinds that we write, with the first thing that is missing.
-async fn all_objects(k8s: &K8s, served: &Served, target: &Target) -> (Objects, Option<Gap>) {
-    let kinds = ObjectKind::ALL.into_iter().filter(|kind| *kind != ObjectKind::ConfigMap);
-    let kinds = kinds.filter(|kind| served.has_kueue() || !kinds::is_kueue(*kind));
-    let lists = join_all(kinds.map(|kind| objects_of(k8s, kind, None, ""))).await;
-    let maps = config_maps(k8s, target).await;
-    let mut gap = (!served.has_kueue()).then(|| kueue_is_missing(served));
+/// The objects of the kinds that we write, with the kinds that could not be read.
+async fn all_objects(k8s: &K8s, served: &Served, target: &Target) -> (Objects, BTreeMap<ObjectKind, Gap>) {
+    let is_served = |kind: &ObjectKind| served.has_kueue() || !kinds::is_kueue(*kind);
+    // Policies are only looked at, with what else is others'.
+    let kinds = ObjectKind::ALL.into_iter().filter(|kind| *kind != ObjectKind::ClusterPolicy);
+    let (there, missing): (Vec<ObjectKind>, Vec<ObjectKind>) = kinds.partition(is_served);
+    let lists = there.into_iter().map(|kind| async move {
+        let found = match kind {
+            ObjectKind::ConfigMap => config_maps(k8s, target).await,
+            _ => objects_of(k8s, kind, None, "").await,
+        };
+        (kind, found)
+    });
+    let mut unread: BTreeMap<ObjectKind, Gap> =
+        missing.into_iter().map(|kind| (kind, kueue_is_missing(served))).collect();
     let mut all = Objects::new();
-    for list in lists.into_iter().chain([maps]) {
+    for (kind, list) in join_all(lists).await {
         match list {
             Ok(found) => all.extend(found),
-            Err((what, failure)) => gap = gap.or_else(|| Some(self::gap(&what, &failure))),
+            Err((what, failure)) => _ = unread.insert(kind, gap(&what, &failure)),
         }
     }
-    (all, gap)
+    (all, unread)
 }
 
 async fn objects_of(
@@ -301,9 +318,28 @@ async fn config_maps(k8s: &K8s, target: &Target) -> Found<Vec<(ObjectKey, Object
             found.extend(object(k8s, &key).await?);
         }
     }
-    // How Kueue chooses its victims is in no object of its API. Who may not read it hears what the default does.
-    found.extend(object(k8s, &configuration()).await.ok().flatten());
     Ok(found)
+}
+
+/// What other tools own and ours rests on. Who may not read it hears of it where it matters.
+async fn others(k8s: &K8s, served: &Served, at: Timestamp) -> Others {
+    let (kueue, policies) = join(object(k8s, &configuration()), all_policies(k8s, served)).await;
+    let mut gaps = Gaps::default();
+    let kueue = gaps.take("kueue", kueue).map(|(_, seen)| seen.body);
+    let policies = gaps.take("policies", policies).into_iter().map(|(key, seen)| (key, seen.body)).collect();
+    Others { kueue: read(kueue, at, gaps.of(&["kueue"])), policies: read(policies, at, gaps.of(&["policies"])) }
+}
+
+/// A cluster without the GPU Operator has no policies: that is known, not unread.
+async fn all_policies(k8s: &K8s, served: &Served) -> Found<Vec<(ObjectKey, ObjectSeen)>> {
+    if !served.has_nvidia() {
+        return Ok(Vec::new());
+    }
+    match objects_of(k8s, ObjectKind::ClusterPolicy, None, "").await {
+        // Something else of NVIDIA's.
+        Err((_, failure)) if failure.code() == Some(404) => Ok(Vec::new()),
+        all => all,
+    }
 }
 
 /// One object, if it is there.

@@ -17,7 +17,7 @@ use super::wire::{Failure, escaped};
 use super::{K8s, budgets};
 use crate::effect::Subject;
 use crate::ids::{InstanceId, NamespaceName, NamespacedName, NodeName, WorkloadUid};
-use crate::observed::{BudgetSeen, ClusterSeen, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, PodSeen};
+use crate::observed::{BudgetSeen, ClusterSeen, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, Others, PodSeen};
 use crate::provider::Clock;
 
 /// From so many on, one list costs less than single requests.
@@ -59,6 +59,8 @@ pub async fn reread(k8s: &K8s, what: &[Subject]) -> ClusterSeen {
         workloads: read(workloads, at, gaps.of(&["workloads", "server"])),
         budgets: read(budgets, at, gaps.of(&["budgets", "server"])),
         objects: read(objects, at, gaps.of(&["objects"])),
+        unread: BTreeMap::new(),
+        others: Others::default(),
     }
 }
 

@@ -51,6 +51,11 @@ impl Served {
         self.versions(KUEUE)
     }
 
+    /// The GPU Operator, or something else of NVIDIA's.
+    pub fn has_nvidia(&self) -> bool {
+        self.versions("nvidia.com").contains(&"v1")
+    }
+
     /// The version of ResourceClaims to read.
     pub fn claims(&self) -> Option<&'static str> {
         let here = self.versions("resource.k8s.io");

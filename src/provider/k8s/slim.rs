@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::wire;
 
@@ -32,19 +32,11 @@ const NOTES: [&str; 5] = [
     "pod-group-name",
 ];
 
-#[derive(Deserialize)]
-pub struct List<T> {
-    #[serde(default)]
-    pub metadata: ListMeta,
-    #[serde(default = "Option::default")]
-    pub items: Option<Vec<T>>,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub struct ListMeta {
+struct ListMeta {
     #[serde(rename = "continue")]
-    pub next: Option<String>,
+    next: Option<String>,
 }
 
 #[derive(Default, Debug, Deserialize)]
@@ -89,17 +81,77 @@ pub struct Condition<'a> {
     #[serde(borrow)]
     pub status: Text<'a>,
     #[serde(borrow)]
+    pub reason: Text<'a>,
+    #[serde(borrow)]
     pub message: Text<'a>,
     pub last_transition_time: Option<Timestamp>,
 }
 
-/// A page decoded, each object turned into what is kept of it.
-pub fn page<'a, T, K>(bytes: &'a [u8], keep: impl FnMut(T) -> Option<K>) -> Result<wire::Page<K>, serde_json::Error>
+/// A page decoded, each object turned into what is kept of it before the next one is read: what is borrowed from the
+/// page never adds up.
+pub fn page<'a, T, K>(bytes: &'a [u8], mut keep: impl FnMut(T) -> Option<K>) -> Result<wire::Page<K>, serde_json::Error>
 where
     T: Deserialize<'a>,
 {
-    let list: List<T> = serde_json::from_slice(bytes)?;
-    Ok((list.items.into_iter().flatten().filter_map(keep).collect(), list.metadata.next))
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let page = reader.deserialize_map(List(&mut keep, PhantomData))?;
+    reader.end()?;
+    Ok(page)
+}
+
+/// A list of `T`, and what is kept of each.
+struct List<'k, T, F>(&'k mut F, PhantomData<T>);
+
+/// Its items.
+struct Items<'k, T, F>(&'k mut F, PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, K, F: FnMut(T) -> Option<K>> Visitor<'de> for List<'_, T, F> {
+    type Value = wire::Page<K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<wire::Page<K>, A::Error> {
+        let (mut items, mut meta) = (Vec::new(), ListMeta::default());
+        while let Some(key) = map.next_key::<Text<'de>>()? {
+            match key.as_str() {
+                "items" => items = map.next_value_seed(Items(self.0, PhantomData))?,
+                "metadata" => meta = map.next_value()?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok((items, meta.next))
+    }
+}
+
+impl<'de, T: Deserialize<'de>, K, F: FnMut(T) -> Option<K>> DeserializeSeed<'de> for Items<'_, T, F> {
+    type Value = Vec<K>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<K>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, K, F: FnMut(T) -> Option<K>> Visitor<'de> for Items<'_, T, F> {
+    type Value = Vec<K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the items of a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<K>, A::Error> {
+        let mut kept = Vec::new();
+        while let Some(item) = items.next_element()? {
+            kept.extend(self.0(item));
+        }
+        Ok(kept)
+    }
+
+    /// Some servers write an empty list so.
+    fn visit_unit<E>(self) -> Result<Vec<K>, E> {
+        Ok(Vec::new())
+    }
 }
 
 impl Text<'_> {

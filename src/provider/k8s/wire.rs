@@ -1,15 +1,17 @@
 //! Requests to the API server, and its answers: bytes or a [`Failure`].
 //!
-//! Answers are read into one buffer and decoded where they are wanted, so that a list of large objects costs a page
-//! at a time. Nothing is tried again here: `kube`'s own retries are switched off, or a refused eviction would be
+//! The bytes of an answer are decoded where they are wanted and never copied on the way, so that a list of large objects
+//! costs a page at a time. Nothing is tried again here: `kube`'s own retries are switched off, or a refused eviction would be
 //! repeated behind our back.
 
 use std::error::Error as _;
 use std::time::Duration;
 
-use futures_util::AsyncReadExt;
-use http::{Method, Request};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
 use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
 use serde_json::Value;
 
 use crate::provider::{Class, ProviderError};
@@ -69,12 +71,12 @@ impl Wire {
         Self { client }
     }
 
-    pub async fn get(&self, path: &str) -> Result<Vec<u8>, Failure> {
+    pub async fn get(&self, path: &str) -> Result<Bytes, Failure> {
         self.send(Method::GET, path, None, None).await
     }
 
     /// One object, or none.
-    pub async fn find(&self, path: &str) -> Result<Option<Vec<u8>>, Failure> {
+    pub async fn find(&self, path: &str) -> Result<Option<Bytes>, Failure> {
         match self.get(path).await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(failure) if failure.code() == Some(404) => Ok(None),
@@ -82,24 +84,24 @@ impl Wire {
         }
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Vec<u8>, Failure> {
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Bytes, Failure> {
         self.send(Method::POST, &by_us(path), Some(body), Some("application/json")).await
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Result<Vec<u8>, Failure> {
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Bytes, Failure> {
         self.send(Method::PUT, &by_us(path), Some(body), Some("application/json")).await
     }
 
-    pub async fn delete(&self, path: &str, options: &Value) -> Result<Vec<u8>, Failure> {
+    pub async fn delete(&self, path: &str, options: &Value) -> Result<Bytes, Failure> {
         self.send(Method::DELETE, path, Some(options), Some("application/json")).await
     }
 
-    pub async fn merge(&self, path: &str, patch: &Value) -> Result<Vec<u8>, Failure> {
+    pub async fn merge(&self, path: &str, patch: &Value) -> Result<Bytes, Failure> {
         self.send(Method::PATCH, &by_us(path), Some(patch), Some("application/merge-patch+json")).await
     }
 
     /// Server-side apply; a dry run goes through admission and changes nothing.
-    pub async fn apply(&self, path: &str, body: &Value, force: bool, dry_run: bool) -> Result<Vec<u8>, Failure> {
+    pub async fn apply(&self, path: &str, body: &Value, force: bool, dry_run: bool) -> Result<Bytes, Failure> {
         let dry_run = if dry_run { "&dryRun=All" } else { "" };
         let path = format!("{}&force={force}&fieldValidation=Strict{dry_run}", by_us(path));
         self.send(Method::PATCH, &path, Some(body), Some("application/apply-patch+yaml")).await
@@ -143,19 +145,19 @@ impl Wire {
         path: &str,
         body: Option<&Value>,
         content: Option<&str>,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Bytes, Failure> {
         let is_read = method == Method::GET;
         let mut request = Request::builder().method(method).uri(path).header("accept", "application/json");
         if let Some(content) = content {
             request = request.header("content-type", content);
         }
-        let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let body = Body::from(body.map(|body| body.to_string().into_bytes()).unwrap_or_default());
         let request = request.body(body).map_err(|error| Failure::Unreadable(format!("{path}: {error}")))?;
         let answered = tokio::time::timeout(PATIENCE, async {
-            let mut stream = self.client.request_stream(request).await.map_err(|error| failure(&error))?;
-            let mut bytes = Vec::new();
-            stream.read_to_end(&mut bytes).await.map_err(|error| Failure::Lost(error.to_string()))?;
-            Ok(bytes)
+            let answer = self.client.send(request).await.map_err(|error| failure(&error))?;
+            let status = answer.status();
+            let bytes = answer.into_body().collect_bytes().await.map_err(|error| Failure::Lost(chain(&error)))?;
+            if status.is_client_error() || status.is_server_error() { Err(refusal(status, &bytes)) } else { Ok(bytes) }
         });
         match answered.await {
             Ok(answer) => answer,
@@ -182,23 +184,31 @@ pub fn escaped(text: &str) -> String {
     text.bytes().map(|c| if plain(c) { char::from(c).to_string() } else { format!("%{c:02X}") }).collect()
 }
 
+/// The server's no. What stands before it may answer in plain text: then that is the message.
+fn refusal(code: StatusCode, bytes: &[u8]) -> Failure {
+    let said = || String::from_utf8_lossy(bytes).trim().to_owned();
+    let status = serde_json::from_slice(bytes);
+    refused(&status.unwrap_or_else(|_| Status::failure(&said(), "").with_code(code.as_u16())))
+}
+
+fn refused(status: &Status) -> Failure {
+    let details = status.details.as_ref();
+    let causes = details.into_iter().flat_map(|details| &details.causes);
+    let causes = causes.map(|cause| Cause { reason: cause.reason.clone(), message: cause.message.clone() });
+    Failure::Api(Box::new(Refused {
+        code: status.code,
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        kind: details.map(|details| details.kind.clone()).unwrap_or_default(),
+        causes: causes.collect(),
+        retry_after_secs: details.map(|details| u64::from(details.retry_after_seconds)).filter(|secs| *secs > 0),
+    }))
+}
+
+/// Why there was no answer.
 fn failure(error: &kube::Error) -> Failure {
     match error {
-        kube::Error::Api(status) => {
-            let details = status.details.as_ref();
-            let causes = details.into_iter().flat_map(|details| &details.causes);
-            let causes = causes.map(|cause| Cause { reason: cause.reason.clone(), message: cause.message.clone() });
-            Failure::Api(Box::new(Refused {
-                code: status.code,
-                reason: status.reason.clone(),
-                message: status.message.clone(),
-                kind: details.map(|details| details.kind.clone()).unwrap_or_default(),
-                causes: causes.collect(),
-                retry_after_secs: details
-                    .map(|details| u64::from(details.retry_after_seconds))
-                    .filter(|secs| *secs > 0),
-            }))
-        }
+        kube::Error::Api(status) => refused(status),
         kube::Error::Auth(error) => Failure::Auth(error.to_string()),
         other => {
             let text = chain(other);
@@ -302,6 +312,18 @@ mod tests {
         assert_eq!(said(504, "timeout"), Class::Ambiguous);
         assert_eq!(ProviderError::from(Failure::Lost("cut".into())).class, Class::Ambiguous);
         assert_eq!(ProviderError::from(Failure::Unsent("refused".into())).class, Class::Throttled);
+    }
+
+    #[test]
+    fn a_no_is_the_servers_own_or_the_words_of_what_stands_before_it() {
+        let status = br#"{"kind": "Status", "status": "Failure", "message": "not now", "reason": "TooManyRequests",
+            "code": 429, "details": {"kind": "poddisruptionbudget", "retryAfterSeconds": 10,
+            "causes": [{"reason": "DisruptionBudget", "message": "needs 1 healthy pods"}]}}"#;
+        let Failure::Api(said) = refusal(StatusCode::TOO_MANY_REQUESTS, status) else { panic!("an answer") };
+        assert_eq!((said.code, said.retry_after_secs, said.kind.as_str()), (429, Some(10), "poddisruptionbudget"));
+        assert!(said.has_cause("DisruptionBudget") && said.message == "not now", "{said:?}");
+        let Failure::Api(said) = refusal(StatusCode::BAD_GATEWAY, b" no upstream\n") else { panic!("an answer") };
+        assert_eq!((said.code, said.message.as_str()), (502, "no upstream"));
     }
 
     #[test]

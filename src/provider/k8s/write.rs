@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
@@ -71,7 +72,7 @@ fn declared(key: &ObjectKey, by: &[String], why: &str) -> String {
     format!("{key} is also applied by {by}, which wants it otherwise: {why}. Take these fields out of one of the two")
 }
 
-async fn send(k8s: &K8s, object: &Object, dry_run: bool) -> Result<Vec<u8>, NotWritten> {
+async fn send(k8s: &K8s, object: &Object, dry_run: bool) -> Result<Bytes, NotWritten> {
     let (path, body) = (kinds::path(&object.key), objects::applied(object, &k8s.fleet));
     let refused = match k8s.wire.apply(&path, &body, false, dry_run).await {
         Ok(bytes) => return Ok(bytes),

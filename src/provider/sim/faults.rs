@@ -125,7 +125,7 @@ pub enum Blind {
 }
 
 /// The longest that a fresh instance is not listed, where that is drawn.
-const LAG_SECS: u64 = 90;
+const LAG_SECS: u64 = 600;
 /// The oldest answer to a read, where that is drawn.
 const STALE_SECS: u64 = 60;
 /// The longest leap of the clock.

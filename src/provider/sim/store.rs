@@ -139,10 +139,19 @@ pub fn put_aside(path: &Path) -> Result<Option<PathBuf>, SimError> {
     let names = (1..).map(|number| if number == 1 { "old".into() } else { format!("old.{number}") });
     let aside = names.map(|name: String| beside(path, &name)).find(|aside| !aside.exists());
     let aside = aside.expect("numbers do not run out before the disk does");
-    match fs::rename(path, &aside) {
-        Ok(()) => Ok(Some(aside)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(path, "put aside")(error)),
+    // What somebody wrote down for it, and nobody heard, is about that world and goes with it. It goes first: a new world
+    // must not hear it.
+    moved(&beside(path, NOTES), &beside(&aside, NOTES)).map_err(failed(path, "put aside"))?;
+    let there = moved(path, &aside).map_err(failed(path, "put aside"))?;
+    Ok(there.then_some(aside))
+}
+
+/// Whether there was a file to move.
+fn moved(from: &Path, to: &Path) -> io::Result<bool> {
+    match fs::rename(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -425,14 +425,17 @@ impl<'a> Places<'a> {
 
     fn fact(&self, fact: &Fact) -> Option<Unit> {
         match fact {
-            Fact::Gone(instance) | Fact::Live(instance) | Fact::Joined { instance } | Fact::Unjoined(instance) => {
-                self.by_instance.get(instance).map(|slot| Unit::Slot(slot.clone()))
-            }
+            Fact::Gone(instance)
+            | Fact::Live(instance)
+            | Fact::Unlisted(instance)
+            | Fact::Joined { instance }
+            | Fact::Unjoined(instance) => self.by_instance.get(instance).map(|slot| Unit::Slot(slot.clone())),
             Fact::Unopened(node)
             | Fact::Settled(node)
             | Fact::Cordoned(node)
             | Fact::HoldsOnly { node, .. }
             | Fact::Empty(node)
+            | Fact::GivenUp(node)
             | Fact::LaidOut { node, .. }
             | Fact::Admitted { node, .. }
             | Fact::Ready(node) => Some(self.node(node)),

@@ -1,11 +1,11 @@
 //! For a person: what is disturbed, then what is held, then what comes; the totals and the next command last.
 
-use super::difference::differences;
 use super::group::{Group, Kind, groups, longest};
 use super::words::{self, clean, count, gpu_hours, is_zero, list, money, money_change, range, short};
 use super::{Look, Shown, Verdict, verdict};
 use crate::effect::{Action, CloudAction, ClusterAction, Thing};
 use crate::ids::StepId;
+use crate::plan::objects::fields::fields;
 use crate::plan::{Disruption, Offer, Plan, Reason, Step};
 use crate::render::ink::{BOLD, CYAN, DIM, GREEN, Ink, RED, YELLOW};
 use crate::render::progress::{self, action, market_name};
@@ -66,11 +66,7 @@ impl Page<'_> {
         let counts = counts(self.shown, groups);
         let verdict = match verdict(plan) {
             Verdict::NoChanges => {
-                let rest = match plan.left_out.is_empty() {
-                    true => " The fleet is as the documents say.",
-                    false => " This part is as the documents say; others, which were left out, are not.",
-                };
-                self.ink.paint(GREEN, "No changes.") + rest
+                format!("{} {}", self.ink.paint(GREEN, "No changes."), as_wanted(plan))
             }
             Verdict::Blocked => {
                 format!(
@@ -155,11 +151,15 @@ impl Page<'_> {
             list(&names, most)
         };
         if !hit.blocked_by.is_empty() {
-            lines.push(("PDB", format!("{} allows no eviction now", names(&hit.blocked_by))));
+            let allow = if hit.blocked_by.len() == 1 { "allows" } else { "allow" };
+            lines.push(("PDB", format!("{} {allow} no eviction now", names(&hit.blocked_by))));
         }
         if !hit.lost.is_empty() {
-            lines
-                .push(("lost", format!("{}: nobody makes it again, or its local data goes with it", names(&hit.lost))));
+            let why = match hit.lost.len() {
+                1 => "nobody makes it again, or its local data goes with it",
+                _ => "nobody makes them again, or their local data goes with them",
+            };
+            lines.push(("lost", format!("{}: {why}", names(&hit.lost))));
         }
         if group.asked {
             lines.push(("asks", "needs an approval".into()));
@@ -192,6 +192,11 @@ impl Page<'_> {
             let harm = harm(&one.disruption);
             if !harm.is_empty() {
                 detail("then", &harm);
+            }
+            let gangs = &one.disruption.gangs;
+            gangs.iter().take(most.min(NAMES)).for_each(|gang| detail("gang", &words::gang(gang)));
+            if gangs.len() > most.min(NAMES) {
+                detail("gang", &format!("and {} more", gangs.len() - most.min(NAMES)));
             }
             if let Some(done) = one.done_by {
                 detail("done", &format!("by {}, as it looks now", self.words.near(done)));
@@ -233,23 +238,24 @@ impl Page<'_> {
             return None;
         }
         let most = if self.look.verbose { usize::MAX } else { LINES };
-        let mut rows = columns(["WHEN", "WHAT", "CHANGE", "DISTURBS, AS IT IS NOW"], &[]);
+        let hurts = upcoming.iter().any(|one| !one.disruption.is_none());
+        let mut rows = columns(["WHEN", "WHAT", "CHANGE", if hurts { "DISTURBS, AS IT IS NOW" } else { "" }], &[]);
         let mut last = String::new();
         for one in upcoming.iter().take(most) {
             let when = self.words.near(one.at);
             let shown = if when == last { String::new() } else { when.clone() };
             last = when;
             let harm = harm(&one.disruption);
-            rows.add_row([
-                shown,
-                one.what.to_string(),
-                clean(&one.change),
-                if harm.is_empty() { "-".into() } else { harm },
-            ]);
+            let harm = if hurts && harm.is_empty() { "-".into() } else { harm };
+            rows.add_row([shown, one.what.to_string(), clean(&one.change), harm]);
         }
         let table: String = trimmed(&rows).lines().map(|line| format!("\n  {line}")).collect();
         let more = self.more(upcoming.len(), most).map_or(String::new(), |more| format!("\n{more}"));
-        Some(format!("{}{table}{more}", self.heading("The tide in the next 24 hours")))
+        let heading = match hurts {
+            true => "The tide in the next 24 hours",
+            false => "The tide in the next 24 hours, which disturbs nobody that runs now",
+        };
+        Some(format!("{}{table}{more}", self.heading(heading)))
     }
 
     fn offers(&self) -> Option<String> {
@@ -305,6 +311,14 @@ impl Page<'_> {
             lines.push(format!("Digest: {}", plan.digest));
         }
         lines.join("\n")
+    }
+}
+
+/// What it means that there is nothing to do.
+pub fn as_wanted(plan: &Plan) -> &'static str {
+    match plan.left_out.is_empty() {
+        true => "The fleet is as the documents say.",
+        false => "This part is as the documents say; others, which were left out, are not.",
     }
 }
 
@@ -438,7 +452,8 @@ pub fn contents(shown: &Shown<'_>, group: &Group<'_>, most: usize) -> String {
             }
             Action::Cluster(ClusterAction::Apply(object)) => {
                 let there = shown.input.observed.cluster.objects.seen().get(&object.key);
-                let moved = there.map(|there| differences(&there.body, &object.body)).unwrap_or_default();
+                let moved = there.map(|there| fields(object.key.kind, &there.body, &object.body)).unwrap_or_default();
+                let moved: Vec<String> = moved.iter().map(|field| clean(&field.change())).collect();
                 let moved = if moved.is_empty() { String::new() } else { format!(": {}", list(&moved, most.min(3))) };
                 named.push(format!("{}{moved}", object.key.words()));
             }

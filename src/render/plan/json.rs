@@ -252,7 +252,7 @@ struct Held {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     done_by: Option<String>,
-    /// Whether it comes without anybody's doing.
+    /// Whether it comes without anybody's doing. What waits for an approval by name does not.
     comes_by_itself: bool,
     /// Who will be disturbed. Absent: nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -472,10 +472,7 @@ fn held(held: &plan::Held, words: &Words<'_>) -> Held {
         WaitingOn::Capacity { retry, .. } => *retry,
         _ => None,
     };
-    let remedy = match (wait.remedy, wait.patch) {
-        (Some(remedy), Some(patch)) => Some(format!("{remedy}\n{patch}")),
-        (remedy, _) => remedy,
-    };
+    let remedy = wait.remedy_with_patch();
     Held {
         what: held.what.to_string(),
         wanted: held.wanted.clone(),

@@ -8,7 +8,7 @@ use super::group::{Group, Kind, groups, longest};
 use super::human::{contents, cost, counts, harm, on, price, size, totals};
 use super::words::{self, range, short};
 use super::{Shown, Verdict, verdict};
-use crate::plan::Step;
+use crate::plan::{Disruption, Step};
 use crate::render::progress;
 use crate::render::tide::clock::day_and_time;
 
@@ -16,6 +16,8 @@ use crate::render::tide::clock::day_and_time;
 const BUDGET: usize = 60_000;
 /// Nobody's name may fill a comment.
 const LONGEST_CELL: usize = 240;
+/// Gangs, budgets and pods that are named of one change.
+const NAMES: usize = 20;
 
 /// What is still told: each level drops something more.
 #[derive(Clone, Copy)]
@@ -63,12 +65,15 @@ impl Page<'_> {
             Some(self.head()),
             self.changes(),
             self.held(),
+            self.patches(),
             Some(self.totals()),
             self.details(),
             self.drift(),
             self.upcoming(),
             self.offers(),
             self.released(),
+            self.notes(),
+            self.left_out(),
             self.dropped(),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
@@ -81,7 +86,7 @@ impl Page<'_> {
         let fleet = mark(standing.fleet.as_str());
         let marker = format!("<!-- tidewright:plan fleet={fleet} digest=sha256:{}{head} -->", plan.digest);
         let verdict = match verdict(plan) {
-            Verdict::NoChanges => "**No changes.** The fleet is as the documents say.".to_string(),
+            Verdict::NoChanges => format!("**No changes.** {}", super::human::as_wanted(plan)),
             Verdict::Blocked => {
                 format!(
                     "**No changes now:** something is wanted, and all of it is held ({}).",
@@ -94,10 +99,10 @@ impl Page<'_> {
         let revision =
             input.revision.as_deref().map_or(String::new(), |text| format!(", revision {}", code(&short(text))));
         let plan_id = code(&short(plan.id.as_str()));
-        let frozen = standing.frozen.iter().map(|reason| crate::plan::frozen_by_document(reason, input.now));
-        let freezes = frozen
-            .chain(input.ledger.head.frozen.iter().cloned())
-            .map(|freeze| format!("\n\n> ⚠ {} is {}", words::scope(&freeze.scope), cell(&self.words.freeze(&freeze))));
+        let freezes = self.shown.freezes().map(|freeze| {
+            let (scope, why) = (words::scope(&freeze.scope), cell(&self.words.freeze(&freeze)));
+            format!("\n\n> ⚠ {} is {why}; to lift it: {}", cell(&scope), code(&self.words.thaw(&freeze)))
+        });
         let freezes: String = freezes.collect();
         format!(
             "{marker}\n### Tidewright: {}\n\n{verdict}{freezes}\n\nPlan {plan_id}{revision}, {when} ({})",
@@ -150,23 +155,40 @@ impl Page<'_> {
         }
         let mut lines = vec![
             "**Held**\n".to_string(),
-            "| on | wanted | waits | to do |".into(),
-            "| --- | --- | --- | --- |".into(),
+            "| on | wanted | waits | then disturbs | to do |".into(),
+            "| --- | --- | --- | --- | --- |".into(),
         ];
         for one in held.iter().take(self.level.lines) {
             let wait = &one.wait;
             let done = one.done_by.map_or(String::new(), |at| format!("; done by {}", self.words.near(at)));
             let remedy = wait.remedy.as_deref().map_or(String::new(), |remedy| code(&bounded(remedy)));
-            let patch = wait.patch.as_deref().map_or(String::new(), |patch| format!(" {}", code(&bounded(patch))));
+            let patch = if wait.patch.is_some() && self.level.names { " below" } else { "" };
             lines.push(format!(
-                "| {} | {} | {}{done} | {remedy}{patch} |",
+                "| {} | {} | {}{done} | {} | {remedy}{patch} |",
                 cell(&one.first.what.to_string()),
                 cell(&one.wanted()),
-                cell(&wait.on)
+                cell(&wait.on),
+                cell(&harm(&one.disruption))
             ));
         }
-        lines.extend(self.more(held.len(), 4));
+        lines.extend(self.more(held.len(), 5));
         Some(lines.join("\n"))
+    }
+
+    /// Whole, because half a command is none.
+    fn patches(&self) -> Option<String> {
+        let held = self.words.held(&self.shown.plan.held);
+        let mut patches: Vec<String> = Vec::new();
+        for patch in held.into_iter().filter_map(|one| one.wait.patch) {
+            if !patches.contains(&patch) {
+                patches.push(patch);
+            }
+        }
+        if patches.is_empty() || !self.level.names {
+            return None;
+        }
+        let block = |patch: &String| format!("```sh\n{}\n```", patch.replace("```", "'''"));
+        Some(folded("Changes to make elsewhere", &patches.iter().map(block).collect::<Vec<_>>().join("\n\n")))
     }
 
     fn totals(&self) -> String {
@@ -178,13 +200,34 @@ impl Page<'_> {
             lines.push(format!("Takes {}.", range(longest(&all))));
         }
         lines.push(format!("Digest {}", code(plan.digest.as_str())));
+        if !plan.steps.is_empty() && self.shown.is_now {
+            lines.push(format!("To carry it out: {} ({})", code(&self.shown.apply_command()), self.shown.asks()));
+        }
         lines.join("  \n")
     }
 
     fn details(&self) -> Option<String> {
-        if !self.level.names || self.told().next().is_none() {
+        if !self.level.names {
             return None;
         }
+        let lines: Vec<String> = self.changed().into_iter().chain(self.waiting()).collect();
+        (!lines.is_empty()).then(|| folded("Details", &lines.join("\n")))
+    }
+
+    /// Whose work it is that what is held will disturb.
+    fn waiting(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let held = self.words.held(&self.shown.plan.held);
+        let hurts = held.iter().filter(|one| !one.disruption.gangs.is_empty() || !one.disruption.lost.is_empty());
+        for one in hurts.take(self.level.lines) {
+            lines.push(format!("- **held {}**: {}", cell(&one.first.what.to_string()), cell(&one.wanted())));
+            lines.extend(victims(&one.disruption).into_iter().map(|text| format!("  - {text}")));
+        }
+        lines
+    }
+
+    /// What is done, line by line.
+    fn changed(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for group in self.told().take(self.level.lines) {
             lines.push(format!("- **{} {}**, {}", group.kind.name(), cell(&on(group)), size(group)));
@@ -196,21 +239,12 @@ impl Page<'_> {
             if !what.is_empty() {
                 item(cell(&what));
             }
-            group.disruption.gangs.iter().take(20).for_each(|gang| item(format!("gang {}", cell(&words::gang(gang)))));
-            for budget in group.disruption.blocked_by.iter().take(20) {
-                item(format!("PodDisruptionBudget {} allows no eviction now", cell(&budget.to_string())));
-            }
-            for pod in group.disruption.lost.iter().take(20) {
-                item(format!(
-                    "{} is lost: nobody makes it again, or its local data goes with it",
-                    cell(&pod.to_string())
-                ));
-            }
+            victims(&group.disruption).into_iter().for_each(&mut item);
             if self.level.steps {
                 group.steps.iter().take(100).for_each(|step| item(cell(&progress::step(step))));
             }
         }
-        Some(folded("Details", &lines.join("\n")))
+        lines
     }
 
     fn drift(&self) -> Option<String> {
@@ -220,8 +254,9 @@ impl Page<'_> {
         }
         let lines = drift.iter().take(self.level.lines).map(|one| {
             let by = one.by.as_deref().unwrap_or("somebody");
+            let at = one.at.map_or(String::new(), |at| format!(" at {}", self.words.near(at)));
             let back = if one.step.is_some() { "put back" } else { "left as it is" };
-            format!("- {}: {} → {} by {}; {back}", cell(&one.what), cell(&one.from), cell(&one.to), cell(by))
+            format!("- {}: {} → {} by {}{at}; {back}", cell(&one.what), cell(&one.from), cell(&one.to), cell(by))
         });
         Some(folded(&format!("Drift ({})", drift.len()), &lines.collect::<Vec<_>>().join("\n")))
     }
@@ -269,6 +304,23 @@ impl Page<'_> {
         Some(format!("**Released from management; nothing is destroyed**\n{}", lines.collect::<String>()))
     }
 
+    fn notes(&self) -> Option<String> {
+        let notes = &self.shown.plan.notes;
+        if notes.is_empty() || !self.level.drift {
+            return None;
+        }
+        let lines = notes.iter().take(self.level.lines);
+        let lines = lines.map(|note| format!("\n- {}: {}", cell(&note.on.to_string()), cell(&note.text)));
+        Some(format!("**Good to know**\n{}", lines.collect::<String>()))
+    }
+
+    fn left_out(&self) -> Option<String> {
+        let left_out: Vec<String> = self.shown.plan.left_out.iter().map(|thing| cell(&thing.to_string())).collect();
+        (!left_out.is_empty()).then(|| {
+            format!("Left out, because only a part was asked for: {}", words::list(&left_out, self.level.lines))
+        })
+    }
+
     fn dropped(&self) -> Option<String> {
         (!self.level.steps).then(|| {
             let command = words::command("plan", self.shown.directory);
@@ -278,6 +330,17 @@ impl Page<'_> {
             )
         })
     }
+}
+
+/// Gangs, budgets and pods by their names.
+fn victims(hit: &Disruption) -> Vec<String> {
+    let gangs = hit.gangs.iter().take(NAMES).map(|gang| format!("gang {}", cell(&words::gang(gang))));
+    let budgets = hit.blocked_by.iter().take(NAMES);
+    let budgets = budgets.map(|name| format!("PodDisruptionBudget {} allows no eviction now", cell(&name.to_string())));
+    let lost = hit.lost.iter().take(NAMES).map(|pod| {
+        format!("{} is lost: nobody makes it again, or its local data goes with it", cell(&pod.to_string()))
+    });
+    gangs.chain(budgets).chain(lost).collect()
 }
 
 fn folded(title: &str, body: &str) -> String {

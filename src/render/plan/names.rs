@@ -42,6 +42,7 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::SlotEmpty => "slot_empty",
         Reason::Unanswered => "unanswered",
         Reason::Outdated => "outdated",
+        Reason::Overfull { .. } => "overfull",
         Reason::Layout { .. } => "layout",
         Reason::Lent { .. } => "lent",
         Reason::Returning { .. } => "returning",

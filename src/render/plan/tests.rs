@@ -59,7 +59,7 @@ fn a_plan_tells_who_is_disturbed_first() {
            to do  tidewright thaw pool/serve --dir clusters/demo
 
     Drift: somebody else moved it
-      ClusterQueue/vision: nominalQuota 16 → nominalQuota 24 by kubectl-edit at 17:55; left as it is
+      ClusterQueue vision: guarantee of train 16 GPUs → guarantee of train 24 GPUs by kubectl-edit at 17:55; left as it is
 
     The tide in the next 24 hours
       WHEN   WHAT          CHANGE                                        DISTURBS, AS IT IS NOW
@@ -242,16 +242,17 @@ fn a_comment_tells_the_verdict_first() {
 
     **Held**
 
-    | on | wanted | waits | to do |
-    | --- | --- | --- | --- |
-    | pool/train | replace 1 node | until Tue 10:00: the update window of pool/train is closed; done by Tue 10:25 |  |
-    | pool/train | launch a node for train/4, and 1 more like it | the cloud had no p5.48xlarge in us-west-2a; asked again at 20:00 |  |
-    | pool/serve | re-cut 1 node from whole to halves | frozen by ana since 18:25: incident 4711 | `tidewright thaw pool/serve --dir clusters/demo` |
+    | on | wanted | waits | then disturbs | to do |
+    | --- | --- | --- | --- | --- |
+    | pool/train | replace 1 node | until Tue 10:00: the update window of pool/train is closed; done by Tue 10:25 |  |  |
+    | pool/train | launch a node for train/4, and 1 more like it | the cloud had no p5.48xlarge in us-west-2a; asked again at 20:00 |  |  |
+    | pool/serve | re-cut 1 node from whole to halves | frozen by ana since 18:25: incident 4711 |  | `tidewright thaw pool/serve --dir clusters/demo` |
 
     Plan: 2 nodes to replace, 1 node to launch, 1 object to create; 4 held.  
     Cost: on demand and spot $65.88 → $87.84 an hour; reserved $220.16 an hour, of which idle $0.  
     Takes 4–19 min.  
-    Digest `62eb5d9e018a225d472e1584581f424322c1a945ca139c7747d99fdce8095e32`
+    Digest `62eb5d9e018a225d472e1584581f424322c1a945ca139c7747d99fdce8095e32`  
+    To carry it out: `tidewright apply clusters/demo` (asks first)
 
     <details><summary>Details</summary>
 
@@ -284,7 +285,7 @@ fn a_comment_tells_the_verdict_first() {
 
     <details><summary>Drift (1)</summary>
 
-    - ClusterQueue/vision: nominalQuota 16 → nominalQuota 24 by kubectl-edit; left as it is
+    - ClusterQueue vision: guarantee of train 16 GPUs → guarantee of train 24 GPUs by kubectl-edit at 17:55; left as it is
 
     </details>
 
@@ -298,7 +299,44 @@ fn a_comment_tells_the_verdict_first() {
     **Released from management; nothing is destroyed**
 
     - pool/old: 2 nodes, $65.54 an hour
+
+    **Good to know**
+
+    - pool/serve: i-0stray is tagged as ours, and nothing explains it
     "#);
+}
+
+#[test]
+fn what_waits_for_a_word_says_whom_it_will_disturb_in_every_format() {
+    let input = sample::input();
+    let (made, mut plan) = (sample::plan(&input), empty_plan());
+    let hit = made.steps.iter().find(|step| !step.disruption.is_none()).unwrap().disruption.clone();
+    let why = "this removes 2 of 7 nodes, 29 percent, and limits.desiredShrinkPercent is 10".into();
+    let waiting_on = WaitingOn::Approval { digest: "d1".into(), why };
+    let (effects, wanted) = (Effects::one(Verb::Terminate, pool("train"), Amount::count(2)), "remove 2 nodes".into());
+    let reason = Reason::NotWanted;
+    plan.held = vec![Held { what: pool("train"), wanted, reason, effects, disruption: hit, waiting_on, done_by: None }];
+    let plan = sealed(plan);
+    let shown = shown(&input, &plan);
+    let harm = "5 pods, 1 gang of nlp and vision, ~80 GPU-h at risk, 1 PDB in the way";
+    let gang =
+        "vision/pretrain-7 (team vision, tier research): 3 pods on 3 nodes, 24 GPUs, up to 3 h 20 min of unsaved";
+    let text = human(&shown, &Look::default());
+    assert!(text.contains(&format!("       then   {harm}\n       gang   {gang}")), "{text}");
+    let text = markdown(&shown);
+    // A tilde would be markup.
+    let harm = harm.replace('~', "\\~");
+    assert!(
+        text.contains(&format!(
+            "desiredShrinkPercent is 10 | {harm} | `tidewright apply clusters/demo --approved d1` |"
+        )),
+        "{text}"
+    );
+    assert!(text.contains(&format!("- **held pool/train**: remove 2 nodes\n  - gang {gang}")), "{text}");
+    let value: Value = serde_json::from_str(&json(&shown)).unwrap();
+    let held = &value["held"][0];
+    assert_eq!((&held["waiting_on"], &held["comes_by_itself"]), (&"approval".into(), &false.into()));
+    assert_eq!((&held["disruption"]["pods"], &held["disruption"]["gangs"][0]["gpus"]), (&5.into(), &24.into()));
 }
 
 /// A plan of many pools, each with names as long as a name may be.
@@ -361,7 +399,7 @@ fn names_from_outside_are_text_and_nothing_else() {
         assert!(!text.contains(bad), "{bad:?} came through");
     }
     let row = text.lines().find(|line| line.contains("img src")).unwrap();
-    assert_eq!(row.replace("\\|", "").matches('|').count(), 5, "{row}");
+    assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
     let told = plain(&input, &plan);
     assert!(!told.contains('\u{1b}') && !told.contains('\u{202e}'), "{told}");
 }
@@ -451,6 +489,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     let document = crate::plan::frozen_by_document("audit", now);
     let waits = [
         WaitingOn::Budget { name: "maxUnavailable of pool/train".into(), allowed: 2, used: 2 },
+        WaitingOn::Budget { name: "maxUnavailable of pool/train".into(), allowed: 2, used: 7 },
         WaitingOn::Budget { name: "canary".into(), allowed: 1, used: 0 },
         WaitingOn::until(at("2026-11-08T10:00-08:00"), "the window is closed"),
         WaitingOn::Capacity { what: "p5.48xlarge in us-west-2a".into(), retry: Some(now) },
@@ -459,6 +498,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
         WaitingOn::Step("unheard-of".into()),
         WaitingOn::DisruptionBudget("nlp/eval-server".parse().unwrap()),
         WaitingOn::Gang { name: "vision/pretrain-7".into() },
+        WaitingOn::Gang { name: "vision/pretrain-7 and vision/tune-2".into() },
         WaitingOn::Unread(Gap { what: "DescribeInstances".into(), why: "RequestLimitExceeded".into() }),
         WaitingOn::Shrunk { seen: Counts { instances: 3, nodes: 4 }, trusted: Counts { instances: 16, nodes: 16 } },
         WaitingOn::Limit { name: "limits.hourlyUsd".into(), allowed: usd("120"), wanted: usd("1164.5") },
@@ -488,6 +528,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     });
     assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
     maxUnavailable of pool/train: 2 of 2 in use
+    maxUnavailable of pool/train: 7 already, and 2 may be
     the canary goes first: 0 of 1 node
     until Sun 10:00: the window is closed
     the cloud had no p5.48xlarge in us-west-2a; asked again now
@@ -496,7 +537,8 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     after unheard-of
     PodDisruptionBudget nlp/eval-server allows no eviction now
       kubectl -n nlp describe pdb eval-server
-    gang vision/pretrain-7 ends by itself: nobody may stop it
+    gang vision/pretrain-7 ends by itself: nobody may stop it; done when it ends
+    gangs vision/pretrain-7 and vision/tune-2 end by themselves: nobody may stop them; done when they end
     DescribeInstances could not be read: RequestLimitExceeded
     the last look showed 3 of 16 instances and 4 of 16 claimed nodes: too few to be believed, so nothing is removed
       look yourself; if they are really gone: tidewright lost clusters/demo --yes

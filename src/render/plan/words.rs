@@ -54,6 +54,16 @@ pub struct Wait {
     pub patch: Option<String>,
 }
 
+impl Wait {
+    /// The remedy, with the change to make elsewhere below it.
+    pub fn remedy_with_patch(&self) -> Option<String> {
+        match (&self.remedy, &self.patch) {
+            (Some(remedy), Some(patch)) => Some(format!("{remedy}\n{patch}")),
+            (remedy, _) => remedy.clone(),
+        }
+    }
+}
+
 impl Words<'_> {
     pub fn near(&self, at: Timestamp) -> String {
         near(at, self.now, &self.zone)
@@ -68,6 +78,9 @@ impl Words<'_> {
             Reason::SlotEmpty => "the pool is short of nodes".into(),
             Reason::Unanswered => "a request that was sent and not answered is sent again, unchanged".into(),
             Reason::Outdated => "launched from another template than the documents ask for".into(),
+            Reason::Overfull { reservation } => {
+                format!("reservation/{reservation} is to hold fewer, so it moves to the pool's next source")
+            }
             Reason::Layout { from: Some(from), to } => format!("layout {from} → {to}"),
             Reason::Layout { from: None, to } => format!("layout {to}, from one that is not known"),
             Reason::Lent { tide, to } => format!("lent to {to} by the tide {tide}"),
@@ -103,7 +116,12 @@ impl Words<'_> {
             WaitingOn::Budget { name, allowed, used } => {
                 let limit = name.strip_prefix("limits.");
                 let remedy = limit.map(|limit| format!("raise spec.limits.{} in the Fleet document", clean(limit)));
-                Wait { on: format!("{}: {used} of {allowed} in use", clean(name)), remedy, patch: None }
+                // What is out for another reason counts, and may be more than a budget gives.
+                let on = match used > allowed {
+                    true => format!("{}: {used} already, and {allowed} may be", clean(name)),
+                    false => format!("{}: {used} of {allowed} in use", clean(name)),
+                };
+                Wait { on, remedy, patch: None }
             }
             WaitingOn::Until { at, why, remedy } => {
                 let on = format!("until {}: {}", self.near(*at), clean(why));
@@ -121,7 +139,13 @@ impl Words<'_> {
                 format!("PodDisruptionBudget {name} allows no eviction now"),
                 format!("kubectl -n {} describe pdb {}", quoted(name.namespace.as_str()), quoted(&name.name)),
             ),
-            WaitingOn::Gang { name } => on(format!("gang {} ends by itself: nobody may stop it", clean(name))),
+            WaitingOn::Gang { name } if name.starts_with("whatever uses ") => {
+                on(format!("{} has to let go first", clean(name)))
+            }
+            WaitingOn::Gang { name } => on(match name.contains(" and ") {
+                true => format!("gangs {} end by themselves: nobody may stop them; done when they end", clean(name)),
+                false => format!("gang {} ends by itself: nobody may stop it; done when it ends", clean(name)),
+            }),
             WaitingOn::Unread(gap) => on(format!("{} could not be read: {}", clean(&gap.what), clean(&gap.why))),
             WaitingOn::Shrunk { seen, trusted } => with(
                 format!(

@@ -14,7 +14,7 @@ use crate::fleet::tide;
 use crate::status::{self, Status};
 
 /// The second number grows when fields are added, the first when one changes its meaning or goes away.
-const FORMAT_VERSION: &str = "1.0";
+const FORMAT_VERSION: &str = "1.1";
 
 /// Whether a fleet is as git says, and what it waits for.
 #[derive(Serialize, JsonSchema)]
@@ -154,9 +154,12 @@ struct Share {
     quota: String,
     /// The pool.
     pool: String,
-    /// What it always gets back, at this hour. Absent: nothing.
+    /// What it always gets back: what its queue in the cluster promises now. Absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     guaranteed: Option<Quantity>,
+    /// What the documents ask for at this hour. Absent: what is guaranteed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wanted: Option<Quantity>,
     /// What it has from others by a tide.
     on_loan: Supply,
     /// What its admitted work holds.
@@ -283,6 +286,11 @@ struct Held {
     waiting_on: &'static str,
     /// For people. The wording may change at any time.
     words: String,
+    /// What a person can do about it: a command, or where to write what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+    /// Whether it comes without anybody's doing.
+    comes_by_itself: bool,
     /// When it is expected to be done, in UTC, where that can be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
@@ -394,6 +402,7 @@ fn share(share: &status::ShareStatus) -> Share {
         quota: share.quota.to_string(),
         pool: share.pool.to_string(),
         guaranteed: share.guarantee.as_ref().map(quantity),
+        wanted: share.wanted.as_ref().map(quantity),
         on_loan: supply(&share.loaned),
         used: supply(&share.used),
         borrowed: supply(&share.borrowed),
@@ -450,11 +459,15 @@ fn freeze(freeze: &crate::effect::Freeze) -> Freeze {
 }
 
 fn held(held: &crate::plan::Held, words: &Words<'_>) -> Held {
+    let wait = words.waiting(&held.waiting_on);
+    let remedy = wait.remedy_with_patch();
     Held {
         what: held.what.to_string(),
         wanted: held.wanted.clone(),
         waiting_on: super::super::plan::waiting_name(&held.waiting_on),
-        words: words.waiting(&held.waiting_on).on,
+        words: wait.on,
+        remedy,
+        comes_by_itself: held.waiting_on.comes_by_itself(),
         done_by: held.done_by.map(instant),
     }
 }

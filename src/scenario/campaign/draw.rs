@@ -117,7 +117,7 @@ fn trouble(dice: &mut Dice, shape: &mut Shape, story: &mut Story) -> Vec<String>
     match dice.below(6) {
         // Nobody knows whether a launch was heard.
         0 => {
-            let lost = format!("lag 90s 3 launches\nlose next answer done {} times", dice.between(1, 6));
+            let lost = format!("lag 10m 3 launches\nlose next answer done {} times", dice.between(1, 6));
             let unheard = format!("fail next launch ambiguous {} times", dice.between(1, 2));
             let mut lines = vec![if dice.chance(60) { lost } else { unheard }];
             lines.extend(grow(shape));

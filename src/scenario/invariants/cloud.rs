@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::{SignedDuration, Timestamp};
 use rust_decimal::Decimal;
 
 use super::Watch;
@@ -9,8 +10,11 @@ use super::scene::Scene;
 use crate::effect::marks::{CORDON, HANDS_OFF, Mark, is_starting};
 use crate::effect::{CloudAction, LaunchRequest, SETTLE};
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
-use crate::observed::{Market, NodeSeen};
+use crate::observed::{Market, NodeSeen, PodSeen};
 use crate::provider::sim::Deed;
+
+/// So long a kubelet that starts again may be away.
+const SILENT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Watch {
     pub(super) fn before_cloud(&mut self, scene: &Scene<'_>, action: &CloudAction) {
@@ -82,9 +86,18 @@ impl Watch {
         {
             self.say(format!("I2: {verb} of {name}, which was cordoned less than five seconds ago"));
         }
-        if let Some(pod) = scene.pods_on(name).next() {
+        if let Some(pod) = scene.pods_on(name).find(|pod| verb != "terminate" || !self.is_stuck(scene, node, pod)) {
             self.say(format!("I2: {verb} of {name} while {} is on it", pod.name));
         }
+    }
+
+    /// Whether nobody will see a pod gone before its machine is: it was told to end and had its time, and its node has
+    /// said nothing for ten minutes. Our own clock, which may be wrong, tells whoever decides that.
+    fn is_stuck(&self, scene: &Scene<'_>, node: &NodeSeen, pod: &PodSeen) -> bool {
+        let passed = |since: Timestamp| scene.state.now.duration_since(since) + self.skew.abs();
+        let silent = !node.ready && node.unready_since.is_some_and(|since| passed(since) >= SILENT);
+        let grace = SignedDuration::from_secs(pod.grace_secs.into());
+        silent && pod.terminating.is_some_and(|since| passed(since) >= grace)
     }
 
     /// Whether a node that is well goes only because the documents changed.

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::unionfind::UnionFind;
+use serde_json::Value;
 
-use super::scene::Scene;
+use super::scene::{Scene, file, lists};
 use super::{GANG_WINDOW, Watch};
 use crate::effect::ClusterAction;
 use crate::effect::desired::LaidOut;
-use crate::effect::marks::{CORDON, HANDS_OFF, MIG_CONFIG, MIG_STATE, Mark, is_starting};
+use crate::effect::marks::{CORDON, HANDS_OFF, MIG_CONFIG, MIG_STATE, Mark, PLUGIN_CONFIG, is_starting};
 use crate::ids::{NodeName, Uid};
-use crate::observed::{GangName, NodeSeen};
+use crate::observed::{GangName, NodeSeen, ObjectKey, ObjectKind};
 use crate::provider::sim::Deed;
 
 impl Watch {
@@ -25,6 +26,9 @@ impl Watch {
         match action {
             ClusterAction::Cordon { node, mark } => self.update_budget(scene, node, mark),
             ClusterAction::Cut { node, laid_out, flip } => {
+                for (label, entry) in laid_out.labels.iter().filter(|(label, entry)| !scene.lists(label, entry)) {
+                    self.say(format!("I11: {node} is told {label}={entry}, which is in no file"));
+                }
                 if let Some(seen) = scene.node(node).cloned() {
                     self.may_be_disturbed(scene, node, &seen, verb);
                     if !flip && is_deaf(&seen, laid_out) {
@@ -42,6 +46,9 @@ impl Watch {
                 if let Some(node) = nodes.iter().find(|node| *force && !scene.ends(node)) {
                     self.say(format!("I4: pods are deleted by force, and {node} does not end"));
                 }
+            }
+            ClusterAction::Apply(object) if object.key.kind == ObjectKind::ConfigMap => {
+                self.named_entries(scene, &object.key, &object.body);
             }
             // To let go of what is not ours changes nothing: two may do it at once.
             ClusterAction::Delete(key)
@@ -61,6 +68,18 @@ impl Watch {
             ClusterAction::Uncordon { node } => drop(self.cordoned.remove(node)),
             ClusterAction::Evict { force: false, .. } => self.disruption_budgets(scene),
             _ => {}
+        }
+    }
+
+    /// What nodes of ours were told stays in its file: whoever starts again on them looks it up.
+    fn named_entries(&mut self, scene: &Scene<'_>, key: &ObjectKey, body: &Value) {
+        for label in [MIG_CONFIG, PLUGIN_CONFIG].into_iter().filter(|label| file(label).as_ref() == Some(key)) {
+            for (name, node) in scene.seen.nodes.seen() {
+                let told = node.labels.get(label).filter(|entry| scene.lists(label, entry));
+                if let Some(entry) = told.filter(|entry| !lists(body, entry)) {
+                    self.say(format!("I11: {name} names {label}={entry}, and {key} loses it"));
+                }
+            }
         }
     }
 
@@ -132,24 +151,26 @@ impl Watch {
             return;
         }
         let Some(known) = scene.ledger.pools.get(&slot.pool) else { return };
-        let wanted = known.slots.iter().filter(|(index, _)| rules.size.is_none_or(|size| **index < size));
-        let filled = known.slots.values().filter(|slot| slot.is_something()).count();
-        let is_full = rules.size.is_some_and(|size| filled >= size as usize);
         let mut away: Vec<Option<NodeName>> = vec![Some(name.clone())];
-        for (_, record) in wanted.filter(|(index, _)| **index != slot.index) {
+        let mut up = 0;
+        for record in known.slots.iter().filter(|(index, _)| **index != slot.index).map(|(_, record)| record) {
             let found = match (&record.node, &record.instance) {
                 (Some(node), _) => scene.node(node).map(|seen| (node.clone(), seen)),
                 (None, Some(id)) => scene.node_of(id).map(|(name, seen)| (name.clone(), seen)),
-                // It was never there, or another slot has its place: nobody misses it.
-                (None, None) if record.generation == 0 || is_full => continue,
+                // It was never there: nobody misses it.
+                (None, None) if record.generation == 0 => continue,
                 (None, None) => None,
             };
             match found {
                 Some((name, seen)) if !seen.ready || is_away(seen.annotation(CORDON)) => away.push(Some(name)),
-                Some(_) => {}
+                Some(_) => up += 1,
                 None => away.push(None),
             }
         }
+        // Of more slots than the pool wants, those without a node are missed last, whatever their numbers.
+        let missed = rules.size.map_or(usize::MAX, |size| (size as usize).saturating_sub(up)).max(1);
+        away.sort_by_key(Option::is_none);
+        away.truncate(missed);
         let units = units(scene, &away);
         if units > rules.at_once as usize {
             let (pool, most) = (&slot.pool, rules.at_once);

@@ -1,10 +1,14 @@
 //! The simulated world, as whoever watches asks about it.
 
+use serde_json::Value;
+
+use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
 use crate::effect::{Ledger, Slot};
 use crate::ids::{InstanceId, NodeName, SlotId, WorkloadUid};
-use crate::observed::{ClusterSeen, Market, NodeSeen, PodSeen};
+use crate::observed::{ClusterSeen, Market, NodeSeen, ObjectKey, ObjectKind, PodSeen};
 use crate::provider::sim::State;
 use crate::provider::sim::cloud::Instance;
+use crate::provider::sim::cluster::{DEVICE_PLUGIN, GPU_NAMESPACE, MIG_PARTED, MIG_PARTED_KEY};
 
 /// One instant of it.
 pub struct Scene<'a> {
@@ -62,9 +66,32 @@ impl<'a> Scene<'a> {
         found.is_some_and(|found| found.notice.is_some() || found.market == Market::Block)
     }
 
+    /// Whether the file that a label's value is looked up in has this one. What the operator brings along is in no file.
+    pub fn lists(&self, label: &str, entry: &str) -> bool {
+        let there = file(label).and_then(|key| self.seen.objects.seen().get(&key));
+        there.is_some_and(|there| lists(&there.body, entry))
+    }
+
     /// Whether it takes any of ours.
     pub fn anything_ends(&self) -> bool {
         let ours = self.state.cloud.instances.values().filter(|found| found.tag.is_some() && found.state.serves());
         ours.into_iter().any(|found| found.notice.is_some() || found.market == Market::Block)
     }
+}
+
+/// Where mig-manager and the device plugin look a label's value up.
+pub fn file(label: &str) -> Option<ObjectKey> {
+    let name = match label {
+        MIG_CONFIG => MIG_PARTED,
+        PLUGIN_CONFIG => DEVICE_PLUGIN,
+        _ => return None,
+    };
+    Some(ObjectKey::namespaced(ObjectKind::ConfigMap, GPU_NAMESPACE, name))
+}
+
+/// Whether an entry is in a file: by its own name, or in the one file of mig-parted.
+pub fn lists(body: &Value, entry: &str) -> bool {
+    let data = &body["data"];
+    let cuts = data[MIG_PARTED_KEY].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    data.get(entry).is_some() || cuts.is_some_and(|cuts| cuts["mig-configs"].get(entry).is_some())
 }

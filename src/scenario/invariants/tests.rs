@@ -234,6 +234,13 @@ fn i7_no_more_is_away_for_an_update_than_the_pool_allows() {
         in_cluster(&bench, ClusterAction::Cordon { node, mark: Mark::new(state.now, "replace") });
     }
     assert_eq!(bench.check(), Ok(()));
+    // Of more slots than are wanted, one without a node is not missed; a second node that leaves is.
+    let fewer = "edit \"gpus: 24\" -> \"gpus: 16\"\nedit \"nodes: 3\" -> \"nodes: 2\"\n";
+    let bench = world(&format!("remove node train/0\nedit \"version: 1\" -> \"version: 2\"\n{fewer}"));
+    cordon(&bench, "train/1", "replace");
+    assert_eq!(bench.check(), Ok(()));
+    cordon(&bench, "train/2", "replace");
+    says(&bench, "makes it 2 nodes of pool/train that are away, 1 may be");
 }
 
 #[test]
@@ -279,8 +286,10 @@ fn i11_a_call_after_the_end_is_seen() {
 #[test]
 fn i11_a_cut_that_changes_nothing_is_seen() {
     let failed = "label train/0 nvidia.com/mig.config=halves\nlabel train/0 nvidia.com/mig.config.state=failed\n";
+    let file = "change ConfigMap/gpu-operator/tidewright-mig-parted data";
+    let listed = format!("{failed}{file}.halves [] by helm\n{file}.thirds [] by helm\n");
     let cut = |flip: bool, name: &str| {
-        let bench = world(failed);
+        let bench = world(&listed);
         let labels = BTreeMap::from([("nvidia.com/mig.config".to_string(), name.to_string())]);
         let laid_out = LaidOut { labels, allocatable: BTreeMap::new(), absent: Vec::new() };
         cordon(&bench, "train/0", "cut");
@@ -291,6 +300,7 @@ fn i11_a_cut_that_changes_nothing_is_seen() {
     says(&cut(false, "halves"), "is cut by the label that it carries");
     assert_eq!(cut(true, "halves").check(), Ok(()));
     assert_eq!(cut(false, "thirds").check(), Ok(()));
+    says(&cut(false, "quarters"), "nvidia.com/mig.config=quarters, which is in no file");
 }
 
 #[test]

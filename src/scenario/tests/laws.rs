@@ -3,6 +3,7 @@
 use super::mistakes::{ONE_NODE, play};
 use super::*;
 use crate::effect::Effects;
+use crate::plan::WaitingOn;
 use crate::provider::sim::{Fault, Position};
 use crate::units::Duration;
 
@@ -36,6 +37,17 @@ fn planning_changes_nothing() {
         }
         assert!(told(&bench) == before, "{story}");
     }
+}
+
+#[test]
+fn what_is_taken_when_it_falls_free_puts_nobody_at_risk() {
+    let story = include_str!("../../../tests/scenarios/idle_never_touches_a_gang.tw");
+    let mut bench = None;
+    play(&mut bench, story.split("\nplan\n").next().unwrap()).unwrap();
+    let looked = bench.unwrap().look().unwrap();
+    let [held] = looked.plan.held.as_slice() else { panic!("{:?}", looked.plan.held) };
+    assert_eq!(held.waiting_on, WaitingOn::Gang { name: "vision/gang-1".into() });
+    assert!(held.disruption.is_none() && held.effects.is_empty(), "{held:?}");
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn what_one_read_does_not_show_is_not_gone() {
     let script = script!("hidden_instances_freeze_deletion");
     script.only_the_judge_catches(Mistake::DeleteOnEmptyRead, "which is not seen gone");
     // The second look is as blind as the first.
-    let before = format!("{ONE_NODE}settle\nadvance 10m\n");
+    let before = format!("{ONE_NODE}settle\nadvance 1h\n");
     let after = "hide instances 20 reads\nhide nodes 20 reads\nrounds 4\nexpect no orphans\nexpect launches 1\n";
     let story = Story { before: &before, after };
     story.catches(Mistake::DeleteOnEmptyRead, "which is not seen gone", "I1");

@@ -130,6 +130,36 @@ fn what_one_borrows_another_lends() {
 }
 
 #[test]
+fn a_quota_is_what_its_queue_says_and_what_is_wanted_is_marked() {
+    let share = |input: &PlanInput, quota: &str| {
+        of(input).quotas.into_iter().find(|share| share.quota.as_str() == quota).unwrap()
+    };
+    let mut input = sample::input();
+    assert_eq!(share(&input, "vision").wanted, None);
+    // Somebody raised vision and took everything from nlp, and that waits.
+    let group = |body: &mut serde_json::Value| body["spec"]["resourceGroups"][0]["flavors"].take();
+    sample::with_queue(&mut input, "vision", |body| {
+        body["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "24".into();
+    });
+    let vision = share(&input, "vision");
+    assert_eq!((vision.guarantee, vision.wanted), (Some(Amount::Gpus(24)), Some(Amount::Gpus(16))));
+    assert_eq!(vision.borrowed.gpus, 0, "what it holds is its own as long as the queue says so");
+    sample::with_queue(&mut input, "nlp", |body| drop(group(body)));
+    let nlp = share(&input, "nlp");
+    assert_eq!((nlp.guarantee, nlp.wanted, nlp.lent.gpus), (None, Some(Amount::Gpus(8)), 0));
+    // A share that is no longer in the documents is still in the queue.
+    let mut input = sample::input();
+    input.target.quotas.get_mut("nlp").unwrap().shares.clear();
+    let nlp = share(&input, "nlp");
+    assert_eq!((nlp.guarantee, nlp.wanted), (Some(Amount::Gpus(8)), Some(Amount::Gpus(0))));
+    // Where nobody could look, the documents are all that is known.
+    let gap = Gap { what: "list ClusterQueues".into(), why: "denied".into() };
+    let mut input = sample::input();
+    input.observed.cluster.objects = Read::with_gap(BTreeMap::new(), input.now, gap);
+    assert_eq!((share(&input, "nlp").guarantee, share(&input, "nlp").wanted), (Some(Amount::Gpus(8)), None));
+}
+
+#[test]
 fn the_tide_lends_until_it_turns() {
     let mut input = sample::input_at("2026-11-02T23:00-08:00");
     assert_eq!(of(&input).tides[0].lent, 0, "nothing is handed over yet");

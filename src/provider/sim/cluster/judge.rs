@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ClusterState;
+use super::pods::Pod;
 use crate::ids::{InstanceId, NamespacedName, NodeName};
 
 /// Enough to see how something came about; the counts know the rest.
@@ -63,6 +64,13 @@ pub enum Entry {
     Finished {
         gang: NamespacedName,
     },
+    /// Somebody cordoned a node, or lifted its cordon.
+    Closed {
+        node: NodeName,
+    },
+    Opened {
+        node: NodeName,
+    },
     Cut {
         node: NodeName,
         to: String,
@@ -75,8 +83,10 @@ impl ClusterState {
     pub fn judge_removal(&mut self, now: Timestamp, instance: &InstanceId, verb: &str) {
         self.tick(now);
         let Some(at) = self.node_of(instance) else { return };
-        let left: Vec<_> =
-            self.pods.on(&at.name).filter(|(_, pod)| pod.counts()).map(|(name, _)| name.clone()).collect();
+        // On a node that does not answer nobody can say that a pod has ended: who was told to ends with the machine.
+        let silent = verb == "Terminate" && self.same_node(&at).is_some_and(|node| !node.ready);
+        let lives = |pod: &Pod| pod.counts() && !(silent && pod.terminating.is_some());
+        let left: Vec<_> = self.pods.on(&at.name).filter(|(_, pod)| lives(pod)).map(|(name, _)| name.clone()).collect();
         for pod in left {
             self.violated(format!("{verb} of {instance} ({}) while {pod} was on it", at.name));
         }

@@ -15,10 +15,11 @@ use super::quantity::amount;
 use crate::fleet::launch::TaintEffect;
 use crate::ids::{ClusterQueueName, CohortName, FlavorName, NodeName, ResourceName};
 use crate::observed::{ObjectKey, ObjectKind};
+use crate::queue::mode::{configuration, mode};
 use crate::queue::{
-    BorrowWithinCohort, ClusterQueue, Cohort, Decision, EvictReason, FlavorQuotas, Fungibility, Mode, Preemption,
-    QueueState, QueueingStrategy, Quota, Reclaim, Reservation, ResourceGroup, StopPolicy, Topology, TopologyNode,
-    TopologyRequest, Weight, WithinQueue, Workload,
+    BorrowWithinCohort, ClusterQueue, Cohort, Decision, EvictReason, FlavorQuotas, Fungibility, Preemption, QueueState,
+    QueueingStrategy, Quota, Reclaim, Reservation, ResourceGroup, StopPolicy, Topology, TopologyNode, TopologyRequest,
+    Weight, WithinQueue, Workload,
 };
 
 /// A ResourceFlavor, as far as it matters here.
@@ -87,7 +88,7 @@ impl ClusterState {
         });
         let open = self.gangs.iter().filter(|(_, gang)| !gang.finished);
         QueueState {
-            mode: Mode::Classical,
+            mode: mode(self.objects.get(&configuration()).map(|found| &found.body)),
             now: self.now,
             cohorts: cohorts.collect(),
             cluster_queues: queues.collect(),

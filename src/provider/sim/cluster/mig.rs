@@ -6,18 +6,20 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ClusterState;
 use super::agenda::{Happening, NodeRef};
+use super::gangs::absent;
 use super::judge::Entry;
 use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG};
 use crate::hardware::mig::place;
 use crate::hardware::{Vendor, catalogue};
 use crate::ids::{GpuModel, MigProfile, NodeName, ResourceName};
 use crate::observed::{ObjectKey, ObjectKind};
+use crate::provider::ProviderError;
 
 /// Where the operator's parts run and their config maps are.
 pub const NAMESPACE: &str = "gpu-operator";
@@ -163,6 +165,20 @@ impl ClusterState {
         self.knobs.mig.push((node, fault));
     }
 
+    /// The pods of mig-manager and the device plugin start again: each acts on the label that it finds, as on a new one.
+    pub fn restart_gpu_stack(&mut self, now: Timestamp, name: &NodeName) -> Result<(), ProviderError> {
+        self.tick(now);
+        let at = self.node_ref(name).ok_or_else(|| absent(&format!("nodes \"{name}\"")))?;
+        let Some(node) = self.same_node(&at).filter(|node| node.gpus.manager.runs) else { return Ok(()) };
+        node.gpus.forget_orders();
+        if node.gpus.manager.cutting.is_none() {
+            let run = node.gpus.pause_plugin();
+            self.soon(PLUGIN_AGAIN, Happening::PluginUp { node: at.clone(), run });
+        }
+        self.soon(MANAGER_HEARS, Happening::MigActs(at));
+        Ok(())
+    }
+
     pub(super) fn start_gpu_stack(&mut self, at: &NodeRef) {
         let Some(node) = self.same_node(at).filter(|node| !node.gpus.cut.is_empty()) else { return };
         if node.gpus.manager.runs {
@@ -193,7 +209,7 @@ impl ClusterState {
     }
 
     pub(super) fn plugin_up(&mut self, at: &NodeRef, run: u32) {
-        let key = ObjectKey::namespaced(ObjectKind::ConfigMap, NAMESPACE, DEVICE_PLUGIN);
+        let key = self.map_of("devicePlugin", DEVICE_PLUGIN);
         let file = self.mounted.get(&key).and_then(|body| body.get("data")).cloned();
         let Some(node) = self.same_node(at).filter(|node| !node.dead && node.gpus.plugin.run == run) else { return };
         let order = node.labels.get(PLUGIN_CONFIG).cloned();
@@ -274,9 +290,16 @@ impl ClusterState {
     }
 
     fn mig_file(&self) -> Option<Value> {
-        let key = ObjectKey::namespaced(ObjectKind::ConfigMap, NAMESPACE, MIG_PARTED);
+        let key = self.map_of("migManager", MIG_PARTED);
         let text = self.mounted.get(&key)?.get("data")?.get(MIG_PARTED_KEY)?.as_str()?;
         serde_json::from_str(text).ok()
+    }
+
+    /// The map that a part of the operator reads: the one that its ClusterPolicy names.
+    fn map_of(&self, part: &str, without: &str) -> ObjectKey {
+        let policy = self.of_kind(ObjectKind::ClusterPolicy).next();
+        let named = policy.map(|(_, spec, _)| spec[part]["config"]["name"].as_str().unwrap_or_default());
+        ObjectKey::namespaced(ObjectKind::ConfigMap, NAMESPACE, named.unwrap_or(without))
     }
 
     pub(super) fn mount(&mut self, key: &ObjectKey) {

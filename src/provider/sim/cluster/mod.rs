@@ -40,7 +40,7 @@ pub use evict::Answer;
 pub use gangs::GangSpec;
 pub use judge::{Counts, Entry};
 pub use keepers::ServiceSpec;
-pub use mig::MigFault;
+pub use mig::{DEVICE_PLUGIN, MIG_PARTED, MIG_PARTED_KEY, MigFault, NAMESPACE as GPU_NAMESPACE};
 pub use node::{Acceptance, NodeJoin};
 pub use pods::{PodTemplate, Tolerates};
 

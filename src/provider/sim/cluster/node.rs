@@ -10,7 +10,7 @@ use super::agenda::{Happening, NodeRef, PodRef};
 use super::judge::Entry;
 use super::mig::Gpus;
 use super::pods::Owner;
-use crate::effect::marks::{CORDON, DRAIN_TAINT, Mark, STARTING_TAINT};
+use crate::effect::marks::{CORDON, DRAIN_TAINT, GPU_COUNT, Mark, STARTING_TAINT};
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::ConditionStatus;
 use crate::fleet::standing::NodeShape;
@@ -107,6 +107,9 @@ impl Node {
         let mut labels = join.labels.clone();
         labels.entry(HOSTNAME.into()).or_insert_with(|| join.name.to_string());
         labels.entry("node.kubernetes.io/instance-type".into()).or_insert_with(|| join.instance_type.to_string());
+        if join.gpus > 0 {
+            labels.entry(GPU_COUNT.into()).or_insert_with(|| join.gpus.to_string());
+        }
         Self {
             uid: uid.into(),
             instance: join.instance.clone(),
@@ -240,7 +243,7 @@ impl ClusterState {
     pub(super) fn node_accepted(&mut self, at: &NodeRef) {
         let now = self.now;
         let Some(node) = self.same_node(at).filter(|node| node.ready) else { return };
-        let seen = ConditionSeen { status: ConditionStatus::True, since: now, xids: Vec::new() };
+        let seen = ConditionSeen::new(ConditionStatus::True, now);
         node.conditions.insert(GPU_ACCEPTANCE.into(), seen);
     }
 

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::agenda::Happening;
 use super::gangs::absent;
-use super::mig::MOUNT;
+use super::mig::{self, MOUNT};
 use super::{CYCLE, ClusterState};
 use crate::effect::{Object, canonical};
 use crate::ids::{Digest, NamespaceName};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::provider::{Class, ProviderError};
+use crate::queue::mode::configuration;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stored {
@@ -27,8 +28,24 @@ pub struct Stored {
 pub fn brought_along() -> BTreeMap<ObjectKey, Stored> {
     let names = ["default", "gpu-operator", "kube-system", "kueue-system"];
     let namespace = |name: &&str| (ObjectKey::cluster(ObjectKind::Namespace, name), of_others(json!({})));
-    names.iter().map(namespace).collect()
+    let kueue = json!({"data": {"controller_manager_config.yaml": KUEUE}});
+    let policy = json!({"spec": {
+        "mig": {"strategy": "mixed"},
+        "migManager": {"enabled": true, "config": {"name": mig::MIG_PARTED}},
+        "devicePlugin": {"enabled": true, "config": {"name": mig::DEVICE_PLUGIN, "default": "default"}},
+    }});
+    let policy = (ObjectKey::cluster(ObjectKind::ClusterPolicy, "cluster-policy"), of_others(policy));
+    names.iter().map(namespace).chain([(configuration(), of_others(kueue)), policy]).collect()
 }
+
+/// Kueue's file, as whoever set this cluster up for us left it.
+const KUEUE: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+integrations:
+  frameworks: [batch/job, jobset.x-k8s.io/jobset]
+waitForPodsReady:
+  timeout: 10m
+";
 
 fn of_others(body: Value) -> Stored {
     Stored { body, written: None, moved_by: None, deleting: false }
@@ -59,6 +76,11 @@ impl ClusterState {
             found.moved_by = Some((who.into(), now));
         }
         Ok(())
+    }
+
+    /// What an object says, whoever it belongs to.
+    pub fn body_of(&self, key: &ObjectKey) -> Option<&Value> {
+        self.objects.get(key).map(|found| &found.body)
     }
 
     fn write(&mut self, key: &ObjectKey, body: &Value) -> Result<(), ProviderError> {

@@ -39,7 +39,13 @@ impl ClusterState {
     /// Changes a node and tells everybody who watches nodes.
     pub(super) fn change_node(&mut self, name: &NodeName, change: impl FnOnce(&mut Node)) -> Result<(), ProviderError> {
         let node = self.nodes.get_mut(name).ok_or_else(|| absent(&format!("nodes \"{name}\"")))?;
+        let was_closed = node.unschedulable;
         change(node);
+        match (was_closed, node.unschedulable) {
+            (false, true) => self.note(Entry::Closed { node: name.clone() }),
+            (true, false) => self.note(Entry::Opened { node: name.clone() }),
+            _ => {}
+        }
         if let Some(at) = self.node_ref(name) {
             self.labels_written(&at);
         }

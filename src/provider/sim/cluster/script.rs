@@ -52,19 +52,20 @@ impl ClusterState {
         self.knobs.acceptance = acceptance;
     }
 
-    /// A condition of a node; without a status it goes away.
+    /// A condition of a node, and what its message says; without a status it goes away.
     pub fn set_condition(
         &mut self,
         now: Timestamp,
         name: &NodeName,
         kind: &str,
         status: Option<ConditionStatus>,
+        message: &str,
     ) -> Result<(), ProviderError> {
         self.tick(now);
         let since = self.now;
         self.change_node(name, |node| match status {
             Some(status) => {
-                node.conditions.insert(kind.into(), ConditionSeen { status, since, xids: Vec::new() });
+                node.conditions.insert(kind.into(), ConditionSeen::said(kind, status, since, "", message));
             }
             None => _ = node.conditions.remove(kind),
         })
@@ -81,7 +82,7 @@ impl ClusterState {
         self.tick(now);
         let since = self.now;
         self.change_node(name, |node| {
-            let fresh = || ConditionSeen { status: ConditionStatus::True, since, xids: Vec::new() };
+            let fresh = || ConditionSeen::new(ConditionStatus::True, since);
             let condition = node.conditions.entry(XID_CONDITION.into()).or_insert_with(fresh);
             condition.status = ConditionStatus::True;
             if !condition.xids.contains(&code) {

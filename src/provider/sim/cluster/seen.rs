@@ -11,7 +11,10 @@ use super::objects::Stored;
 use super::pods::{Owner, Pod};
 use crate::effect::Subject;
 use crate::ids::{NamespacedName, NodeName, WorkloadUid};
-use crate::observed::{ClusterSeen, GangName, NodeSeen, ObjectKey, ObjectSeen, PodSeen, Read, WorkloadSeen};
+use crate::observed::{
+    ClusterSeen, GangName, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, Others, PodSeen, Read, WorkloadSeen,
+};
+use crate::queue::mode::configuration;
 
 type ByApp<'a> = BTreeMap<&'a NamespacedName, Vec<NamespacedName>>;
 
@@ -23,13 +26,18 @@ impl ClusterState {
         let pods = self.pods.iter().map(|(name, pod)| self.pod_seen(name, pod, &by_app));
         let gangs = self.gangs.iter().map(|(uid, gang)| (uid.clone(), self.workload_seen(gang)));
         let budgets = self.budgets.iter().map(|(name, budget)| (name.clone(), self.budget_seen(budget)));
-        let objects = self.objects.iter().map(|(key, object)| (key.clone(), object_seen(object)));
+        let kueue = configuration();
+        let is_others = |key: &ObjectKey| *key == kueue || key.kind == ObjectKind::ClusterPolicy;
+        let objects = self.objects.iter().filter(|(key, _)| !is_others(key));
+        let objects = objects.map(|(key, object)| (key.clone(), object_seen(object)));
         ClusterSeen {
             nodes: Read::new(nodes.collect(), now),
             pods: Read::new(pods.collect(), now),
             workloads: Read::new(gangs.collect(), now),
             budgets: Read::new(budgets.collect(), now),
             objects: Read::new(objects.collect(), now),
+            unread: BTreeMap::new(),
+            others: self.others(now),
         }
     }
 
@@ -69,6 +77,16 @@ impl ClusterState {
             ),
             budgets: Read::new(budgets.collect(), now),
             objects: Read::new(objects.collect(), now),
+            unread: BTreeMap::new(),
+            others: Others::default(),
+        }
+    }
+
+    fn others(&self, now: Timestamp) -> Others {
+        let policies = self.objects.iter().filter(|(key, _)| key.kind == ObjectKind::ClusterPolicy);
+        Others {
+            kueue: Read::new(self.objects.get(&configuration()).map(|found| found.body.clone()), now),
+            policies: Read::new(policies.map(|(key, found)| (key.clone(), found.body.clone())).collect(), now),
         }
     }
 
@@ -140,6 +158,7 @@ fn node_seen(node: &Node) -> NodeSeen {
         taints: node.all_taints(),
         unschedulable: node.unschedulable,
         ready: node.ready,
+        unready_since: node.not_ready_since,
         allocatable: node.allocatable(),
         conditions: node.conditions.clone(),
         created: node.created,

@@ -21,7 +21,8 @@ pub fn admit(key: &ObjectKey, body: &Value, before: Option<&Value>) -> Result<()
         ObjectKind::Namespace
         | ObjectKind::ConfigMap
         | ObjectKind::ValidatingAdmissionPolicy
-        | ObjectKind::ValidatingAdmissionPolicyBinding => None,
+        | ObjectKind::ValidatingAdmissionPolicyBinding
+        | ObjectKind::ClusterPolicy => None,
     };
     let said = |text| Err(format!("{} \"{}\" is invalid: {text}", key.kind.name(), key.name));
     wrong.map_or(Ok(()), said)

@@ -175,6 +175,18 @@ fn a_reset_puts_the_old_world_aside() {
 }
 
 #[test]
+fn a_note_for_a_world_that_was_put_aside_goes_with_it() {
+    let (_directory, path) = directory();
+    used(&path);
+    let reason = "incident".to_string();
+    let freeze = Freeze { scope: Scope::Fleet, by: "ana".into(), at: at(NOON), reason, all: false };
+    Sim::note(&path, &LedgerChange::Freeze(freeze.clone())).unwrap();
+    let aside = Sim::reset(&path).unwrap().unwrap();
+    assert_eq!(open(&path).state().ledger.head().frozen, [], "the new world knows nothing of it");
+    assert_eq!(open(&aside).state().ledger.head().frozen, [freeze], "and whoever takes the old one back does");
+}
+
+#[test]
 fn a_note_is_heard_by_whoever_has_the_world_and_by_whoever_looks() {
     let (_directory, path) = directory();
     let sim = open(&path);

@@ -51,7 +51,7 @@ fn a_script_decides_whether_nodes_pass_their_tests() {
     bench.state.node_joins(bench.now, node_join("a", "train", "r0"));
     bench.advance(3_600);
     assert!(!bench.node("a").conditions.contains_key("GpuAcceptance"));
-    bench.state.set_condition(bench.now, &"a".into(), "GpuAcceptance", Some(ConditionStatus::False)).unwrap();
+    bench.state.set_condition(bench.now, &"a".into(), "GpuAcceptance", Some(ConditionStatus::False), "").unwrap();
     assert_eq!(bench.node("a").conditions["GpuAcceptance"].status, ConditionStatus::False);
 }
 
@@ -186,7 +186,7 @@ fn a_reboot_heals_what_it_can() {
     bench.service("web/api", 1, None);
     bench.advance(60);
     bench.state.xid(bench.now, &"n0".into(), 79, true).unwrap();
-    bench.state.set_condition(bench.now, &"n0".into(), "Broken", Some(ConditionStatus::True)).unwrap();
+    bench.state.set_condition(bench.now, &"n0".into(), "Broken", Some(ConditionStatus::True), "").unwrap();
     assert_eq!(bench.node("n0").conditions["SysLogsXIDError"].xids, [79]);
     let back = bench.now.checked_add(SignedDuration::from_secs(200)).unwrap();
     bench.state.node_reboots(bench.now, &instance("n0"), back);

@@ -1,0 +1,136 @@
+//! When a roll-out will be done at the latest: what its moves may take, one batch after the other.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Canary, Unit, busy_with};
+use crate::fleet::updates::{When, fits_at};
+use crate::ids::SlotId;
+use crate::plan::health;
+use crate::plan::view::{PoolView, SlotView, View};
+
+/// How long a node may take from the first cordon to being back, beside what its work needs to save itself: what its
+/// steps may take, together.
+const ONE_NODE: SignedDuration = SignedDuration::from_mins(30);
+
+/// How long the tests may take that a node passes before it is let in.
+const TESTS: SignedDuration = SignedDuration::from_mins(20);
+/// How long a removal counts against the fleet's limit.
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// What an estimate begins with.
+pub(super) struct Pace<'c> {
+    /// Nodes that are out now.
+    pub used: usize,
+    pub canary: &'c Canary,
+    /// What counts against the fleet's limit of removals.
+    pub removed: &'c BTreeSet<&'c SlotId>,
+}
+
+/// The removals of the last hour and those that estimates have promised, for all pools together: the fleet's limit.
+#[derive(Debug)]
+pub struct Hour {
+    allowed: usize,
+    removed: Vec<Timestamp>,
+}
+
+impl Hour {
+    pub fn new(view: &View<'_>) -> Self {
+        let removed = view.input.ledger.pools.values().flat_map(|pool| &pool.removed).map(|(_, at)| *at);
+        let mut removed: Vec<Timestamp> = removed.collect();
+        removed.sort_unstable();
+        let allowed = usize::try_from(view.standing.limits.nodes_removed_per_hour).unwrap_or(usize::MAX);
+        Self { allowed, removed }
+    }
+
+    /// When the last of these units, of so many nodes each, may go where the first may at an instant. A unit goes in one
+    /// hour or never: where it has more nodes than the limit, nobody can say.
+    fn goes(&mut self, at: Timestamp, units: impl Iterator<Item = usize>) -> Option<Timestamp> {
+        let mut at = at;
+        for nodes in units.filter(|nodes| *nodes > 0) {
+            if nodes > self.allowed {
+                return None;
+            }
+            // The last that has to be an hour old so that there is room for these.
+            let oldest = (self.removed.len() + nodes).checked_sub(self.allowed + 1);
+            if let Some(before) = oldest.and_then(|place| self.removed.get(place)) {
+                at = at.max(before.checked_add(AN_HOUR).ok()?);
+            }
+            self.removed.extend(std::iter::repeat_n(at, nodes));
+        }
+        Some(at)
+    }
+}
+
+/// When the last will be back, if each takes as long as it may: the canary is watched, nothing begins outside the
+/// windows, no more is out at once than may be, and no more goes in an hour than the fleet's limit. None where nobody
+/// can say.
+pub(super) fn estimate(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    fresh: &[Unit<'_, '_>],
+    pace: &Pace<'_>,
+    hour: &mut Hour,
+) -> Option<Timestamp> {
+    let updates = &pool.spec.updates;
+    if updates.when == When::Idle && fresh.iter().any(|unit| !busy_with(view, unit).is_empty()) {
+        return None;
+    }
+    let mut moves = |at: Timestamp, batch: &[Unit<'_, '_>]| {
+        let takes = batch.iter().map(|unit| may_take(view, pool, unit)).max()?;
+        let begins = |at: Timestamp| fits_at(&updates.windows, &view.standing.time_zone, at, takes);
+        let removed = |unit: &Unit<'_, '_>| unit.iter().filter(|slot| pace.removed.contains(&slot.id)).count();
+        // A window that closes while the limit holds the next one back is waited for anew.
+        let gone = hour.goes(begins(at)?, batch.iter().map(removed))?;
+        begins(gone)?.checked_add(takes).ok()
+    };
+    let (mut at, mut left) = (view.now, fresh);
+    if pace.used > 0 {
+        at = at.checked_add(one_node(view, pool)).ok()?;
+    }
+    if let Some(canary) = updates.canary.as_ref().filter(|_| !pace.canary.stands) {
+        if pace.canary.left() > 0 {
+            let (batch, rest) = left.split_at(together(left, pace.canary.left()));
+            at = moves(at, batch)?;
+            left = rest;
+        }
+        at = at.checked_add(canary.r#for.signed()).ok()?;
+    }
+    at = at.max(pace.canary.watch.unwrap_or(at));
+    while !left.is_empty() {
+        let (batch, rest) = left.split_at(together(left, usize::try_from(updates.max_unavailable).ok()?));
+        at = moves(at, batch)?;
+        left = rest;
+    }
+    Some(at)
+}
+
+/// How long these slots may be away together: their work saves itself first.
+pub(super) fn may_take(view: &View<'_>, pool: &PoolView<'_>, unit: &Unit<'_, '_>) -> SignedDuration {
+    let saves = unit.iter().filter_map(|slot| saves_within(view, slot)).max();
+    one_node(view, pool).saturating_add(saves.unwrap_or_default())
+}
+
+/// How long a node may be away, beside what its work needs to save itself: tests before it is let in take their time.
+fn one_node(view: &View<'_>, pool: &PoolView<'_>) -> SignedDuration {
+    let is_tested = !health::admission(view, pool).is_empty();
+    if is_tested { ONE_NODE + TESTS } else { ONE_NODE }
+}
+
+/// How many of these go together: as many as have no more nodes than allowed, and one in any case.
+fn together(units: &[Unit<'_, '_>], allowed: usize) -> usize {
+    let mut nodes = 0;
+    let fits = |unit: &&Unit<'_, '_>| {
+        nodes += unit.len();
+        nodes <= allowed
+    };
+    units.iter().take_while(fits).count().clamp(1, units.len().max(1))
+}
+
+/// How long the work on a slot's node may take to save itself.
+fn saves_within(view: &View<'_>, slot: &SlotView<'_>) -> Option<SignedDuration> {
+    let (node, _) = slot.node?;
+    let tiers = view.harm.pods_on(node).iter().filter_map(|pod| view.harm.tier_of(view.harm.workload(pod)?));
+    tiers.filter_map(|(_, tier)| tier.checkpoint.as_ref()).map(|checkpoint| checkpoint.deadline.signed()).max()
+}
