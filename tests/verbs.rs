@@ -32,6 +32,14 @@ pub fn fleet() -> tempfile::TempDir {
     directory
 }
 
+/// The same at ten in the morning, so that no turn of its tide comes into the story, whatever the hour is now.
+pub fn fleet_by_day() -> tempfile::TempDir {
+    let directory = fleet();
+    let Answer { code, err, .. } = run(directory.path(), &["sim", "reset", "--at", "2026-11-16T10:00"]);
+    assert_eq!(code, 0, "{err}");
+    directory
+}
+
 #[test]
 fn a_fleet_that_cannot_be_reached_is_told_what_can() {
     let directory = fleet();
@@ -148,7 +156,7 @@ fn a_freeze_is_seen_by_everybody_until_it_is_lifted() {
 
 #[test]
 fn a_node_is_drained_for_a_person_and_opened_again() {
-    let directory = fleet();
+    let directory = fleet_by_day();
     let done = |arguments: &[&str], code: i32| {
         let answer = run(directory.path(), arguments);
         assert_eq!(answer.code, code, "{arguments:?}: {}{}", answer.out, answer.err);
@@ -300,7 +308,7 @@ fn a_shell_and_a_reader_learn_all_verbs() {
 
 #[test]
 fn a_fleet_converges_is_edited_and_converges_again() {
-    let directory = fleet();
+    let directory = fleet_by_day();
     let run = |arguments: &[&str]| run(directory.path(), arguments);
     let richer = INIT[0].1.replace("hourlyUsd: 120", "hourlyUsd: 500");
     std::fs::write(directory.path().join("fleet.yaml"), richer).unwrap();
@@ -339,7 +347,7 @@ fn a_fleet_converges_is_edited_and_converges_again() {
 
 #[test]
 fn a_saved_plan_writes_what_it_says_and_nothing_else() {
-    let directory = fleet();
+    let directory = fleet_by_day();
     let run = |arguments: &[&str]| run(directory.path(), arguments);
     run(&["apply", "--until-converged", "--yes"]);
     let teams = directory.path().join("teams.yaml");
@@ -390,7 +398,7 @@ fn a_freeze_is_never_weakened_by_another() {
 
 #[test]
 fn what_is_missing_is_said_and_lost_only_by_a_word() {
-    let directory = fleet();
+    let directory = fleet_by_day();
     run(directory.path(), &["apply", "--until-converged", "--yes"]);
     // What was launched within the last half hour may not be listed yet.
     assert_eq!(run(directory.path(), &["sim", "advance", "1h"]).code, 0);
@@ -455,7 +463,7 @@ fn examples_of_existing_nodes_and_of_spot_converge_from_the_command_line() {
 
 #[test]
 fn what_is_said_while_a_fleet_comes_up_is_how_things_ended() {
-    let directory = fleet();
+    let directory = fleet_by_day();
     let Answer { code, err, .. } = run(directory.path(), &["apply", "--yes", "--until-converged"]);
     assert_eq!(code, 0, "{err}");
     assert!(!err.contains('…') && !err.contains("RequestLimitExceeded") && !err.contains("wait until"), "{err}");
