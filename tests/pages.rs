@@ -6,6 +6,13 @@ use crate::verbs::{Answer, fleet, run};
 
 /// The demo at two in the afternoon, with its pools full.
 fn demo() -> tempfile::TempDir {
+    let directory = empty_demo();
+    assert_eq!(run(directory.path(), &["apply", "--until-converged", "--yes"]).code, 0);
+    directory
+}
+
+/// The demo at two in the afternoon, before anything was done.
+pub fn empty_demo() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("clusters/demo")).unwrap() {
         let file = file.unwrap();
@@ -14,7 +21,6 @@ fn demo() -> tempfile::TempDir {
         }
     }
     run(directory.path(), &["sim", "reset", "--at", "2026-11-16T14:00"]);
-    assert_eq!(run(directory.path(), &["apply", "--until-converged", "--yes"]).code, 0);
     directory
 }
 

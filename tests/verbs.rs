@@ -1,8 +1,10 @@
 //! The verbs that look at a world and change it, as a person meets them: on the simulator, with no cloud and no cluster.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use assert_cmd::Command;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::fleets::INIT;
@@ -343,6 +345,39 @@ fn a_fleet_converges_is_edited_and_converges_again() {
     let Answer { code, err, .. } = run(&["apply", "plan.json", "--until-converged"]);
     assert_eq!(code, 0, "{err}");
     assert_eq!(run(&["plan"]).code, 0);
+}
+
+#[test]
+fn an_apply_that_is_interrupted_stops_cleanly_and_the_next_run_goes_on() {
+    for presses in [1, 2] {
+        // The demo, because it takes long enough to be interrupted.
+        let directory = crate::pages::empty_demo();
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_tidewright"))
+            .args(["apply", "--until-converged", "--yes"])
+            .current_dir(directory.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut err = String::new();
+        // The first when something was done and much is left, the second when the first was heard.
+        for heard in [": done", "Finishing the steps in flight"].iter().take(presses) {
+            while !err.contains(heard) {
+                assert_ne!(said.read_line(&mut err).unwrap(), 0, "it ended: {err}");
+            }
+            // It may have ended by itself after the first.
+            let _ = kill_process(Pid::from_child(&child), Signal::INT);
+        }
+        said.read_to_string(&mut err).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{presses}: {err}");
+        assert!(err.contains("Finishing the steps in flight") && err.contains("Stopped."), "{presses}: {err}");
+        let Answer { code, err, .. } = run(directory.path(), &["apply", "--until-converged", "--yes"]);
+        assert_eq!(code, 0, "{presses}: {err}");
+        let world = run(directory.path(), &["sim", "show"]).out;
+        assert!(world.contains("12 running") && world.contains("16 running"), "{world}");
+        assert!(world.contains("\n  launch 28\n"), "none was launched twice: {world}");
+    }
 }
 
 #[test]
