@@ -1,0 +1,190 @@
+//! What the tests over a wire share: a fleet in an account, and the stories that are told to every server.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_ec2::types::Tag;
+use jiff::Timestamp;
+
+use crate::effect::{CloudAction, LaunchRequest, Template, token};
+use crate::fleet::Target;
+use crate::fleet::config::{AwsCloud, Cloud as Place};
+use crate::ids::{FleetUid, GroupName, SlotId};
+use crate::load::{self, Loaded};
+use crate::observed::{InstanceState, Market};
+use crate::provider::aws::Aws;
+use crate::provider::{Class, Cloud, Done};
+
+pub const ACCOUNT: &str = "123456789012";
+pub const ZONE: &str = "us-west-2a";
+
+/// A pool that is launched on demand, in one zone, with own user data left out.
+const DOCUMENTS: &str = "
+kind: Fleet
+metadata: {name: ml}
+spec:
+  timeZone: UTC
+  cloud: {aws: {region: us-west-2, accountId: \"123456789012\", endpointUrl: \"ENDPOINT\", eks: {clusterName: ml}}}
+  kubernetes: {kubeconfig: {context: ml}}
+  limits: {hourlyUsd: 1000, nodesRemovedPerHour: 4}
+---
+kind: NodePool
+metadata: {name: train}
+spec:
+  instanceType: p4d.24xlarge
+  nodes: 2
+  capacity: [{onDemand: {max: 2}}]
+  launch:
+    image: {ami: {id: AMI}}
+    bootstrap: {nodeadm: {}}
+    subnets: {tags: {role: gpu}, zones: [us-west-2a]}
+    securityGroups: {tags: {role: gpu}}
+    role: gpu-node
+    efa: none
+";
+
+pub fn target(endpoint: &str, image: &str) -> Target {
+    let text = DOCUMENTS.replace("ENDPOINT", endpoint).replace("AMI", image);
+    let text = text.replace("kind: ", "apiVersion: tidewright.dev/v1alpha1\nkind: ");
+    let mut loaded = Loaded::default();
+    load::add_bytes(&mut loaded, "fleet.yaml", text.as_bytes());
+    let now = Timestamp::now();
+    let checked = loaded.check(now);
+    assert!(checked.fleet.is_some(), "{:#?}", checked.diagnostics);
+    checked.fleet.unwrap().target_at(now)
+}
+
+fn account(target: &Target) -> AwsCloud {
+    let Place::Aws(aws) = &target.standing.cloud else { panic!("it is in AWS") };
+    aws.clone()
+}
+
+pub async fn connect(target: &Target, fleet: &str) -> Aws {
+    Aws::connect_as(&account(target), &fleet.into(), "AKIDTEST", "secret").await
+}
+
+/// The template of the pool, with user data of its own so that no EKS is asked.
+pub fn template(target: &Target, labels: &[(&str, &str)]) -> Template {
+    use crate::fleet::launch::{Bootstrap, UserData};
+    let desired = crate::compile::compile(target);
+    let mut template = desired.pools["train"].template.clone();
+    let labels = labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+    template.labels.extend(labels.collect::<BTreeMap<String, String>>());
+    if let Some(launch) = &mut template.launch {
+        launch.bootstrap = Bootstrap::UserData(UserData { file: "hello.sh".into() });
+        template.user_data = Some("#!/bin/sh\n".into());
+    }
+    template
+}
+
+pub fn request(template: &Template, index: u32) -> LaunchRequest {
+    let (fleet, slot) = (FleetUid::from("ml"), SlotId::new(&"train".into(), index));
+    LaunchRequest {
+        token: token(&fleet, &slot, 1, &ZONE.into()),
+        slot,
+        generation: 1,
+        instance_type: template.instance_type.clone(),
+        zone: ZONE.into(),
+        market: Market::OnDemand,
+        reservation: None,
+        max_price: None,
+        template: template.name.clone(),
+        template_digest: template.digest.clone(),
+        group: Some(template.name.as_str().into()),
+        source: 0,
+    }
+}
+
+/// A subnet of the zone and a security group carry the tags that the pool asks for.
+pub async fn furnish(aws: &Aws) {
+    let role = || Tag::builder().key("role").value("gpu").build();
+    let found = aws.wire.ec2.describe_subnets().send().await.unwrap();
+    let subnet = found.subnets().iter().find(|one| one.availability_zone() == Some(ZONE)).unwrap();
+    let (id, vpc) = (subnet.subnet_id().unwrap(), subnet.vpc_id().unwrap());
+    aws.wire.ec2.create_tags().resources(id).tags(role()).send().await.unwrap();
+    let groups = aws.wire.ec2.describe_security_groups().send().await.unwrap();
+    let group = groups.security_groups().iter().find(|one| one.vpc_id() == Some(vpc)).unwrap();
+    aws.wire.ec2.create_tags().resources(group.group_id().unwrap()).tags(role()).send().await.unwrap();
+}
+
+/// A template is written when it differs, and only then.
+pub async fn templates_are_written_when_they_differ(aws: &Aws, target: &Target) {
+    let versions = async || {
+        let seen = aws.observe(target).await;
+        assert_eq!(seen.templates.gap(), None);
+        let found = seen.templates.seen().values().next().cloned();
+        found.map(|found| (found.version, found.ours, found.digest))
+    };
+    assert_eq!(versions().await, None);
+    let first = template(target, &[]);
+    let ensure = async |template: &Template| aws.perform(&CloudAction::EnsureTemplate(template.clone())).await;
+    for _ in 0..2 {
+        assert_eq!(ensure(&first).await, Ok(Done::Nothing));
+        assert_eq!(versions().await, Some((1, true, Some(first.digest.clone()))));
+    }
+    assert_eq!(ensure(&template(target, &[("a", "b")])).await, Ok(Done::Nothing));
+    assert_eq!(versions().await, Some((2, true, Some(first.digest.clone()))));
+    let other = Template { digest: "other".into(), ..first };
+    assert_eq!(ensure(&other).await, Ok(Done::Nothing));
+    assert_eq!(versions().await, Some((3, true, Some("other".into()))));
+}
+
+/// From a launch to its end: tags, protection, and what is not ours.
+pub async fn an_instance_lives_and_ends(aws: &Aws, target: &Target) {
+    let template = template(target, &[]);
+    aws.observe(target).await;
+    aws.perform(&CloudAction::EnsureTemplate(template.clone())).await.unwrap();
+    let group = GroupName::from(template.name.as_str());
+    for _ in 0..2 {
+        assert_eq!(
+            aws.perform(&CloudAction::EnsureGroup { group: template.name.as_str().into() }).await,
+            Ok(Done::Nothing)
+        );
+    }
+    let request = request(&template, 0);
+    let Done::Instance(id) = aws.perform(&CloudAction::Launch(request.clone())).await.unwrap() else { panic!() };
+
+    let seen = aws.observe(target).await;
+    assert_eq!((seen.instances.gap(), seen.groups.gap()), (None, None));
+    assert!(seen.groups.seen().get(&group).is_some_and(|group| group.ours));
+    let found = &seen.instances.seen()[&id];
+    let tag = found.tag.clone().unwrap();
+    assert_eq!((tag.fleet.as_str(), tag.slot.clone(), tag.generation), ("ml", request.slot.clone(), 1));
+    assert_eq!((found.token.as_ref(), found.template.as_ref()), (Some(&request.token), Some(&template.digest)));
+    assert_eq!((found.zone.as_str(), found.market), (ZONE, Market::OnDemand));
+    assert!(found.state.serves() && found.notice.is_none());
+
+    let again = aws.reread(&[crate::effect::Subject::Instance(id.clone())]).await;
+    assert_eq!(again.instances.seen().len(), 1);
+    let unknown = crate::effect::Subject::Instance("i-0123456789abcdef0".into());
+    let both = aws.reread(&[crate::effect::Subject::Instance(id.clone()), unknown]).await;
+    assert_eq!((both.instances.seen().len(), both.instances.gap()), (1, None));
+
+    let end = |id: &str| CloudAction::Terminate { slot: request.slot.clone(), instance: id.into() };
+    let missing = aws.perform(&end("i-0123456789abcdef0")).await.unwrap_err();
+    assert_eq!(missing.class, Class::NotFound);
+    let stranger = connect(target, "strangers").await;
+    let refused = stranger.perform(&end(id.as_str())).await.unwrap_err();
+    assert_eq!(refused.class, Class::Denied);
+    assert!(refused.message.contains("belongs to fleet ml"), "{refused}");
+    // The protection is on the instance itself: whoever ends it past us is refused.
+    let past_us = aws.wire.ec2_once.terminate_instances().instance_ids(id.as_str()).send().await;
+    assert!(past_us.is_err());
+    for _ in 0..2 {
+        assert_eq!(aws.perform(&end(id.as_str())).await, Ok(Done::Nothing));
+    }
+    let seen = aws.observe(target).await;
+    let state = seen.instances.seen().get(&id).map(|found| found.state.clone());
+    assert!(matches!(state, Some(InstanceState::ShuttingDown | InstanceState::Terminated)), "{state:?}");
+}
+
+/// Another account's credentials see nothing, and that is a gap and no empty fleet.
+pub async fn another_account_is_a_gap_and_is_never_written_to(target: &Target) {
+    let wrong = AwsCloud { account_id: "999999999999".into(), ..account(target) };
+    let aws = Aws::connect_as(&wrong, &"ml".into(), "AKIDTEST", "secret").await;
+    let seen = aws.observe(target).await;
+    for gap in [seen.instances.gap(), seen.reservations.gap(), seen.templates.gap(), seen.groups.gap()] {
+        assert!(gap.is_some_and(|gap| gap.why.contains(ACCOUNT) && gap.why.contains("999999999999")), "{gap:?}");
+    }
+    let refused = aws.perform(&CloudAction::EnsureGroup { group: "g".into() }).await.unwrap_err();
+    assert_eq!(refused.class, Class::Denied);
+}
