@@ -16,6 +16,14 @@ use crate::provider::{Class, Cloud, Done};
 
 pub const ACCOUNT: &str = "123456789012";
 pub const ZONE: &str = "us-west-2a";
+pub const GROUP: &str = "tidewright-ml-train";
+
+/// What a request sets, on one line and without what it does not.
+pub fn written(request: &impl std::fmt::Debug) -> String {
+    let text = format!("{request:#?}");
+    let set = text.lines().map(str::trim).filter(|line| !line.ends_with(": None,")).collect::<Vec<&str>>().join(" ");
+    set.replace("Some( ", "").replace(", ),", ",")
+}
 
 /// A pool that is launched on demand, in one zone, with own user data left out.
 const DOCUMENTS: &str = "
@@ -89,7 +97,7 @@ pub fn request(template: &Template, index: u32) -> LaunchRequest {
         max_price: None,
         template: template.name.clone(),
         template_digest: template.digest.clone(),
-        group: Some(template.name.as_str().into()),
+        group: None,
         source: 0,
     }
 }
@@ -128,25 +136,27 @@ pub async fn templates_are_written_when_they_differ(aws: &Aws, target: &Target) 
     assert_eq!(versions().await, Some((3, true, Some("other".into()))));
 }
 
+/// A group is made once, and found.
+pub async fn a_group_is_made_once(aws: &Aws, target: &Target) {
+    for _ in 0..2 {
+        assert_eq!(aws.perform(&CloudAction::EnsureGroup { group: GROUP.into() }).await, Ok(Done::Nothing));
+    }
+    let seen = aws.observe(target).await;
+    assert!(seen.groups.seen().get(GROUP).is_some_and(|group| group.ours), "{:?}", seen.groups);
+}
+
 /// From a launch to its end: tags, protection, and what is not ours.
-pub async fn an_instance_lives_and_ends(aws: &Aws, target: &Target) {
+pub async fn an_instance_lives_and_ends(aws: &Aws, target: &Target, group: Option<GroupName>) {
     let template = template(target, &[]);
     aws.observe(target).await;
     aws.perform(&CloudAction::EnsureTemplate(template.clone())).await.unwrap();
-    let group = GroupName::from(template.name.as_str());
-    for _ in 0..2 {
-        assert_eq!(
-            aws.perform(&CloudAction::EnsureGroup { group: template.name.as_str().into() }).await,
-            Ok(Done::Nothing)
-        );
-    }
-    let request = request(&template, 0);
+    let request = LaunchRequest { group: group.clone(), ..request(&template, 0) };
     let Done::Instance(id) = aws.perform(&CloudAction::Launch(request.clone())).await.unwrap() else { panic!() };
 
     let seen = aws.observe(target).await;
-    assert_eq!((seen.instances.gap(), seen.groups.gap()), (None, None));
-    assert!(seen.groups.seen().get(&group).is_some_and(|group| group.ours));
+    assert_eq!(seen.instances.gap(), None);
     let found = &seen.instances.seen()[&id];
+    assert_eq!(found.group, group);
     let tag = found.tag.clone().unwrap();
     assert_eq!((tag.fleet.as_str(), tag.slot.clone(), tag.generation), ("ml", request.slot.clone(), 1));
     assert_eq!((found.token.as_ref(), found.template.as_ref()), (Some(&request.token), Some(&template.digest)));

@@ -1,4 +1,4 @@
 //! The provider over a wire, against servers that speak EC2's words.
 
-mod bench;
+pub(super) mod bench;
 mod moto;

@@ -1,5 +1,5 @@
 //! The stories that moto can tell too: launch templates, RunInstances, describe, tags, terminate. It has no reservations,
-//! no blocks and no tokens; what it does not know is a gap.
+//! no blocks, no placement groups and no tokens; what it does not know is a gap.
 //!
 //! `scripts/test` keeps moto's server in `target/tools/moto`; where it is missing the tests are skipped aloud, and in CI
 //! they fail.
@@ -74,7 +74,7 @@ fn moto_tells_templates_as_they_are_written() {
 
 #[test]
 fn moto_launches_and_ends_an_instance() {
-    story(async |aws, target| bench::an_instance_lives_and_ends(aws, target).await);
+    story(async |aws, target| bench::an_instance_lives_and_ends(aws, target, None).await);
 }
 
 #[test]
