@@ -283,7 +283,7 @@ fn supported(fleet: &Fleet) -> Result<(), String> {
 }
 
 /// The directory of the state, kept out of git.
-fn prepare(state: &Path) -> std::io::Result<()> {
+pub fn prepare(state: &Path) -> std::io::Result<()> {
     let Some(directory) = state.parent() else { return Ok(()) };
     fs::create_dir_all(directory)?;
     let ignore = directory.join(".gitignore");
@@ -319,7 +319,7 @@ pub fn who() -> String {
 }
 
 /// Nothing here is finer.
-fn whole_seconds(at: Timestamp) -> Timestamp {
+pub fn whole_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
