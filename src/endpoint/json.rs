@@ -27,6 +27,23 @@ pub fn caller(sim: &Sim, request_id: &str) -> Response<Bytes> {
     response(StatusCode::OK, "text/xml", body)
 }
 
+/// EKS: how a cluster is reached. Every cluster is there, and nobody answers behind its address: nodes of the simulated
+/// cloud join by themselves.
+pub fn cluster(sim: &Sim, name: &str) -> Response<Bytes> {
+    let state = sim.state();
+    let (owner, region) = (state.cloud.account.owner(), state.cloud.account.region());
+    let body = json!({"cluster": {
+        "name": name,
+        "arn": format!("arn:aws:eks:{region}:{owner}:cluster/{name}"),
+        "status": "ACTIVE",
+        "version": "1.33",
+        "endpoint": format!("https://{name}.simulated.{region}.eks.amazonaws.com"),
+        "certificateAuthority": {"data": "c2ltdWxhdGVk"},
+        "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
+    }});
+    response(StatusCode::OK, "application/json", body.to_string())
+}
+
 /// A call of the JSON protocols, by its target.
 pub fn answer(sim: &Sim, target: &str, body: &Bytes, request_id: &str) -> Response<Bytes> {
     let asked: Value = serde_json::from_slice(body).unwrap_or(Value::Null);

@@ -117,6 +117,9 @@ impl Endpoint {
         if let Some(target) = header(request, "x-amz-target") {
             return Outcome::Answer(json::answer(sim, target, request.body(), &self.request_id()));
         }
+        if let Some(name) = request.uri().path().strip_prefix("/clusters/") {
+            return Outcome::Answer(json::cluster(sim, name));
+        }
         let form = form_of(request);
         let action = value(&form, "Action").unwrap_or_default();
         if action == "GetCallerIdentity" && service(request).is_none_or(|service| service == "sts") {

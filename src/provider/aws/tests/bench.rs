@@ -51,7 +51,13 @@ spec:
 ";
 
 pub fn target(endpoint: &str, image: &str) -> Target {
-    let text = DOCUMENTS.replace("ENDPOINT", endpoint).replace("AMI", image);
+    target_with(endpoint, image, "")
+}
+
+/// The same with more documents.
+pub fn target_with(endpoint: &str, image: &str, more: &str) -> Target {
+    let text = format!("{DOCUMENTS}{more}");
+    let text = text.replace("ENDPOINT", endpoint).replace("AMI", image);
     let text = text.replace("kind: ", "apiVersion: tidewright.dev/v1alpha1\nkind: ");
     let mut loaded = Loaded::default();
     load::add_bytes(&mut loaded, "fleet.yaml", text.as_bytes());
@@ -102,16 +108,23 @@ pub fn request(template: &Template, index: u32) -> LaunchRequest {
     }
 }
 
-/// A subnet of the zone and a security group carry the tags that the pool asks for.
-pub async fn furnish(aws: &Aws) {
-    let role = || Tag::builder().key("role").value("gpu").build();
+/// The subnets and a security group carry the tags that the pools ask for.
+pub async fn furnish_for(aws: &Aws, target: &Target) {
+    let launches: Vec<_> = target.standing.pools.values().filter_map(|pool| pool.launch.as_ref()).collect();
     let found = aws.wire.ec2.describe_subnets().send().await.unwrap();
-    let subnet = found.subnets().iter().find(|one| one.availability_zone() == Some(ZONE)).unwrap();
-    let (id, vpc) = (subnet.subnet_id().unwrap(), subnet.vpc_id().unwrap());
-    aws.wire.ec2.create_tags().resources(id).tags(role()).send().await.unwrap();
+    let vpc = found.subnets()[0].vpc_id().unwrap();
     let groups = aws.wire.ec2.describe_security_groups().send().await.unwrap();
     let group = groups.security_groups().iter().find(|one| one.vpc_id() == Some(vpc)).unwrap();
-    aws.wire.ec2.create_tags().resources(group.group_id().unwrap()).tags(role()).send().await.unwrap();
+    let tag = async |id: &str, tags: &BTreeMap<String, String>| {
+        let tags = tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
+        aws.wire.ec2.create_tags().resources(id).set_tags(Some(tags)).send().await.unwrap();
+    };
+    for launch in launches {
+        for subnet in found.subnets() {
+            tag(subnet.subnet_id().unwrap(), &launch.subnets.tags).await;
+        }
+        tag(group.group_id().unwrap(), &launch.security_groups.tags).await;
+    }
 }
 
 /// A template is written when it differs, and only then.
@@ -145,7 +158,7 @@ pub async fn a_group_is_made_once(aws: &Aws, target: &Target) {
     assert!(seen.groups.seen().get(GROUP).is_some_and(|group| group.ours), "{:?}", seen.groups);
 }
 
-/// From a launch to its end: tags, protection, and what is not ours.
+/// From a launch to its end: tags, ids that nobody knows, and what is not ours.
 pub async fn an_instance_lives_and_ends(aws: &Aws, target: &Target, group: Option<GroupName>) {
     let template = template(target, &[]);
     aws.observe(target).await;
@@ -176,9 +189,6 @@ pub async fn an_instance_lives_and_ends(aws: &Aws, target: &Target, group: Optio
     let refused = stranger.perform(&end(id.as_str())).await.unwrap_err();
     assert_eq!(refused.class, Class::Denied);
     assert!(refused.message.contains("belongs to fleet ml"), "{refused}");
-    // The protection is on the instance itself: whoever ends it past us is refused.
-    let past_us = aws.wire.ec2_once.terminate_instances().instance_ids(id.as_str()).send().await;
-    assert!(past_us.is_err());
     for _ in 0..2 {
         assert_eq!(aws.perform(&end(id.as_str())).await, Ok(Done::Nothing));
     }

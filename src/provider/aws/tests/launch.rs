@@ -1,6 +1,6 @@
 use super::*;
-use crate::provider::aws::tests::bench::written;
 use crate::ids::SlotId;
+use crate::provider::aws::tests::bench::written;
 use crate::units::Usd;
 
 fn request(market: Market) -> LaunchRequest {

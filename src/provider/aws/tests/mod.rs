@@ -2,3 +2,4 @@
 
 pub(super) mod bench;
 mod moto;
+mod sim;

@@ -62,7 +62,7 @@ fn story(tell: impl AsyncFnOnce(&Aws, &crate::fleet::Target)) {
     runtime.block_on(async {
         let target = bench::target(&moto.url, IMAGE);
         let aws = bench::connect(&target, "ml").await;
-        bench::furnish(&aws).await;
+        bench::furnish_for(&aws, &target).await;
         tell(&aws, &target).await;
     });
 }
