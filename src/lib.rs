@@ -27,6 +27,8 @@ pub mod apply;
 pub mod round;
 #[allow(clippy::disallowed_methods)]
 pub mod scenario;
+#[allow(clippy::disallowed_methods)]
+pub mod endpoint;
 #[allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::disallowed_types)]
 pub mod cli;
 

@@ -17,6 +17,7 @@ const NEVER: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("kube_core", &["src/manifest/schema.rs"]),
     ("kube::", &["src/provider/k8s/"]),
+    ("aws_", &["src/provider/aws/"]),
     ("serde_saphyr", &["src/manifest/", "src/hardware/", "src/cli/schema.rs", "src/queue/mode.rs"]),
     ("println!", &["src/cli/", "src/scenario/tests/mistakes/campaign.rs"]),
     ("print!", &["src/cli/"]),

@@ -1,7 +1,8 @@
 //! What the verbs that look at the world share: the fleet of a directory, and the world that it lives in.
 //!
 //! The verbs name the planner, the judge, `apply` and the providers only through here. A fleet lives in the simulator, or
-//! in a real cluster whose nodes exist already; one that lives elsewhere gets an error that says so.
+//! in a real cluster, whose nodes exist already or are launched in EC2; one that lives elsewhere gets an error that says
+//! so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use super::{ERROR, fail, talk};
 use crate::audit::{Audited, audit};
 use crate::effect::{Head, Ledger, LedgerChange, Part};
 use crate::fleet::Fleet;
-use crate::fleet::config::{Cloud, Kubernetes};
+use crate::fleet::config::{AwsCloud, Cloud, Kubernetes};
 use crate::ids::FleetUid;
 use crate::load::{self, Loaded};
 use crate::plan::{Plan, PlanInput, plan};
@@ -41,9 +42,13 @@ pub struct Session {
 #[derive(Debug)]
 enum Place {
     Simulated(Box<Sim>),
-    /// A real cluster, and no cloud.
-    Cluster(Box<K8s>),
+    /// A real cluster, and where its nodes come from.
+    Cluster(Box<K8s>, Box<dyn Nodes>),
 }
+
+/// A cloud that can be looked at by whoever searches for mistakes.
+trait Nodes: crate::provider::Cloud + std::fmt::Debug {}
+impl<T: crate::provider::Cloud + std::fmt::Debug> Nodes for T {}
 
 /// What somebody wants to do with the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +101,8 @@ impl Session {
         if is_real {
             let cluster = block_on(K8s::connect(&fleet.kubernetes, &fleet.name.value));
             let cluster = cluster.map_err(|error| fail(&error.to_string()))?;
-            return Ok(Self::new(fleet, Place::Cluster(Box::new(cluster)), None, directory));
+            let cloud = cloud_of(&fleet, &cluster)?;
+            return Ok(Self::new(fleet, Place::Cluster(Box::new(cluster), cloud), None, directory));
         }
         if access != Access::Look {
             prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
@@ -124,8 +130,8 @@ impl Session {
     pub fn world(&self) -> World<'_> {
         match &self.place {
             Place::Simulated(sim) => sim.world(),
-            Place::Cluster(cluster) => {
-                World { cloud: &Nowhere, cluster: &**cluster, meter: &Nowhere, clock: &SystemClock }
+            Place::Cluster(cluster, cloud) => {
+                World { cloud: &**cloud, cluster: &**cluster, meter: &Nowhere, clock: &SystemClock }
             }
         }
     }
@@ -138,7 +144,7 @@ impl Session {
     pub fn sim(&self) -> Result<&Sim, u8> {
         match &self.place {
             Place::Simulated(sim) => Ok(sim),
-            Place::Cluster(_) => {
+            Place::Cluster(..) => {
                 Err(fail(&format!("fleet {} lives in a real cluster, which nobody simulates", self.fleet.name.value)))
             }
         }
@@ -148,7 +154,7 @@ impl Session {
     pub fn save(&self) -> Result<(), u8> {
         match &self.place {
             Place::Simulated(sim) => sim.save().map_err(|error| fail(&error.to_string())),
-            Place::Cluster(_) => Ok(()),
+            Place::Cluster(..) => Ok(()),
         }
     }
 
@@ -237,15 +243,38 @@ async fn remember(world: World<'_>, change: &LedgerChange) -> Result<(), Provide
     Err(last)
 }
 
+/// Where a fleet's nodes come from.
+fn cloud_of(fleet: &Fleet, cluster: &K8s) -> Result<Box<dyn Nodes>, u8> {
+    match &fleet.cloud.value {
+        Cloud::Aws(aws) => ec2(aws, fleet, cluster),
+        Cloud::Sim(_) | Cloud::None(_) => Ok(Box::new(Nowhere)),
+    }
+}
+
+/// What is launched carries the identity that the ledger gave the fleet, whatever it is called by now.
+#[cfg(feature = "aws")]
+fn ec2(aws: &AwsCloud, fleet: &Fleet, cluster: &K8s) -> Result<Box<dyn Nodes>, u8> {
+    use crate::provider::Cluster as _;
+    let read = block_on(cluster.ledger());
+    let (ledger, _) = read.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))?;
+    let uid = ledger.head.fleet.unwrap_or_else(|| FleetUid::from(fleet.name.value.as_str()));
+    Ok(Box::new(block_on(crate::provider::aws::Aws::connect(aws, &uid))))
+}
+
+#[cfg(not(feature = "aws"))]
+fn ec2(_: &AwsCloud, fleet: &Fleet, _: &K8s) -> Result<Box<dyn Nodes>, u8> {
+    let name = &fleet.name.value;
+    Err(fail(&format!("fleet {name} has `cloud: {{aws: …}}`, and this program was built without: `--features aws`")))
+}
+
 fn supported(fleet: &Fleet) -> Result<(), String> {
     let name = &fleet.name.value;
     match (&fleet.cloud.value, &fleet.kubernetes) {
-        (Cloud::Sim(_) | Cloud::None(_), Kubernetes::Sim(_)) | (Cloud::None(_), _) => Ok(()),
-        (Cloud::Aws(_), _) => Err(format!(
-            "fleet {name} has `cloud: {{aws: …}}`, which this version can check but not reach\n\
-             write `cloud: {{sim: {{}}}}` with `kubernetes: {{sim: {{}}}}`, or `cloud: {{none: {{}}}}` for nodes that \
-             exist already"
+        (Cloud::Aws(_), Kubernetes::Sim(_)) => Err(format!(
+            "fleet {name} has `cloud: {{aws: …}}` and a simulated cluster: a machine of EC2 joins no simulated cluster\n\
+             write `kubernetes: {{kubeconfig: {{context: …}}}}`, or `cloud: {{sim: {{}}}}` to simulate both"
         )),
+        (Cloud::Aws(_) | Cloud::None(_), _) | (Cloud::Sim(_), Kubernetes::Sim(_)) => Ok(()),
         (Cloud::Sim(_), _) => Err(format!(
             "fleet {name} has a simulated cloud and a real cluster: a simulated machine joins no real cluster\n\
              write `kubernetes: {{sim: {{}}}}`, or `cloud: {{none: {{}}}}` for nodes that exist already"
@@ -254,7 +283,7 @@ fn supported(fleet: &Fleet) -> Result<(), String> {
 }
 
 /// The directory of the state, kept out of git.
-fn prepare(state: &Path) -> std::io::Result<()> {
+pub fn prepare(state: &Path) -> std::io::Result<()> {
     let Some(directory) = state.parent() else { return Ok(()) };
     fs::create_dir_all(directory)?;
     let ignore = directory.join(".gitignore");
@@ -290,7 +319,7 @@ pub fn who() -> String {
 }
 
 /// Nothing here is finer.
-fn whole_seconds(at: Timestamp) -> Timestamp {
+pub fn whole_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 

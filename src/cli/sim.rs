@@ -1,6 +1,7 @@
 //! `tidewright sim`: the simulated world, looked at and moved by hand.
 
 mod diary;
+mod serve;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -31,6 +32,7 @@ Examples:
   tidewright sim advance 07:00 --operate       until then, with an operator that looks every 5 minutes
   tidewright sim submit vision 64              a gang of team vision arrives: 64 GPUs
   tidewright sim run night.tw                  run a whole script in a world of its own
+  tidewright sim serve --ec2 127.0.0.1:8520    speak EC2 with whoever asks: boto3, the aws command, a fleet
   tidewright sim reset                         put the world aside, and begin anew
 
 The world of a fleet lives in DIR/.tidewright/sim.json, with a clock of its own."
@@ -92,6 +94,9 @@ Examples:
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Speak EC2 for the simulated cloud, over HTTP
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(serve::Arguments),
     /// Put the world aside, and begin anew
     #[command(after_help = "\
 Examples:
@@ -192,6 +197,7 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
             print(&said);
         }
         Verb::Run { file } => return script(file),
+        Verb::Serve(arguments) => return serve::run(arguments, directory),
         Verb::Reset { at } => match begin_anew(directory, *at)? {
             Some(aside) => {
                 print("The world begins anew.");

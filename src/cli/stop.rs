@@ -28,3 +28,14 @@ pub fn listen() -> Arc<StopSignal> {
     });
     stop
 }
+
+/// Waits for Ctrl-C, or for whoever ends services.
+pub async fn asked() {
+    let interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    #[cfg(unix)]
+    if let Ok(mut ended) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        futures_util::future::select(interrupted, std::pin::pin!(ended.recv())).await;
+        return;
+    }
+    let _ = interrupted.await;
+}

@@ -3,9 +3,9 @@
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
 //! [`cohorts`], [`loans`], [`outside`], [`cuts`], [`staged`] and [`flavors`], priority classes and admission policies in
 //! [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's in
-//! [`scheduler`], what a node is launched with in [`nodes`], and what others' objects have to say for ours to mean
-//! anything in [`others`]. Bodies are as the API server gives them back, quantities in their canonical form, so that they
-//! can be compared.
+//! [`scheduler`], what a node is launched with in [`nodes`], what it is told as it starts in [`bootstrap`], and what
+//! others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them back,
+//! quantities in their canonical form, so that they can be compared.
 //!
 //! Only what is written into an object follows the hour. Which objects there are, who stands below whom, and which
 //! resources a queue covers come from what the documents say for all hours: Kueue forgets what runs when a queue drops
@@ -14,6 +14,7 @@
 //!
 //! Not here: whether an object may be changed now, and in which order (`plan`); what Kueue will do with it (`queue`).
 
+pub mod bootstrap;
 pub mod cohorts;
 pub mod cuts;
 pub mod files;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::gpus;
 use crate::effect::marks::{POOL, starting_taint};
-use crate::effect::{PoolObjects, Template, canonical, digest_of};
+use crate::effect::{PoolObjects, Template, canonical, digest, digest_of};
 use crate::fleet::config::Cloud;
 use crate::fleet::pool::Source;
 use crate::fleet::standing::{PoolSpec, Standing};
@@ -18,6 +18,7 @@ pub fn pool_objects(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> Po
         name: own.as_str().into(),
         instance_type: pool.shape.instance_type.clone(),
         launch: pool.launch.clone(),
+        user_data: pool.user_data.clone(),
         labels: labels.clone(),
         taints: pool.taints.iter().cloned().chain([starting_taint()]).collect(),
         digest: template_digest(pool),
@@ -40,7 +41,11 @@ fn template_digest(pool: &PoolSpec) -> Digest {
             "securityGroups": launch.security_groups,
         })
     });
-    digest_of(&canonical(&json!({"instanceType": pool.shape.instance_type, "launch": launch})))
+    let mut wanted = json!({"instanceType": pool.shape.instance_type, "launch": launch});
+    if let Some(text) = &pool.user_data {
+        wanted["userData"] = json!(digest(text.as_bytes()));
+    }
+    digest_of(&canonical(&wanted))
 }
 
 /// The placement group, and whether we make it.

@@ -63,6 +63,9 @@ pub struct Template {
     pub name: TemplateName,
     pub instance_type: InstanceType,
     pub launch: Option<Launch>,
+    /// The text of own user data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<String>,
     /// Registration labels and taints: a taint after the join is a race. They are no part of the digest, because they
     /// are changed on running nodes.
     pub labels: BTreeMap<String, String>,

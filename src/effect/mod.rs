@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod marks;
 pub mod rename;
 pub mod seats;
+pub mod tags;
 
 pub use action::*;
 pub use change::*;

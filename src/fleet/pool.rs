@@ -23,6 +23,8 @@ pub struct Pool {
     pub labels: BTreeMap<String, At<String>>,
     pub taints: Vec<At<Taint>>,
     pub launch: Option<At<Launch>>,
+    /// The text of the file that `launch.bootstrap.userData` names.
+    pub user_data: Option<String>,
     pub updates: At<Updates>,
 }
 

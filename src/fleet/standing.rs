@@ -113,6 +113,9 @@ pub struct PoolSpec {
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
     pub launch: Option<Launch>,
+    /// The text of own user data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<String>,
     pub updates: Updates,
     pub scheduler: Option<ProfileName>,
     pub health: Option<PolicyName>,
@@ -389,6 +392,7 @@ impl Parts {
             labels: pool.labels.iter().map(|(key, label)| (key.clone(), label.value.clone())).collect(),
             taints: pool.taints.iter().map(|taint| taint.value.clone()).collect(),
             launch: pool.launch.as_ref().map(|launch| launch.value.clone()),
+            user_data: pool.user_data.clone(),
             updates: pool.updates.value.clone(),
             scheduler: self.schedulers.iter().find(|(_, one)| names(&one.pools)).map(|(name, _)| name.clone()),
             health: health.map(|(name, _)| name.clone()),

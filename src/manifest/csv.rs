@@ -37,13 +37,21 @@ fn missing(file: &At<&str>) -> Diagnostic {
         .hint("write a path relative to this file, to a text file inside the repository")
 }
 
-pub fn user_data(sources: &Sources, manifest: &Manifest, spec: &NodePoolSpec, found: &mut Vec<Diagnostic>) {
-    let Some(Bootstrap::UserData(data)) = spec.launch.as_ref().map(|launch| &launch.bootstrap) else { return };
+/// The text of a pool's own user data.
+pub fn user_data(
+    sources: &Sources,
+    manifest: &Manifest,
+    spec: &NodePoolSpec,
+    found: &mut Vec<Diagnostic>,
+) -> Option<String> {
+    let Some(Bootstrap::UserData(data)) = spec.launch.as_ref().map(|launch| &launch.bootstrap) else { return None };
     let path = [Field("launch"), Field("bootstrap"), Field("userData"), Field("file")];
     let file = At::new(data.file.as_str(), manifest.at(&path));
-    if find(sources, manifest, &file).is_none() {
+    let Some(index) = find(sources, manifest, &file) else {
         found.push(missing(&file));
-    }
+        return None;
+    };
+    Some(sources.file(index).text.to_string())
 }
 
 /// Reads `node,<level>,<level>…` lines. Every mistake of the file is reported at its line.

@@ -213,8 +213,8 @@ fn lower_one(m: &Manifest, spec: &Spec, sources: &Sources, parts: &mut Parts, fo
         Spec::Fleet(_) => {}
         Spec::Reservation(spec) => drop(parts.reservations.insert(name.into(), lower_reservation(m, name, spec))),
         Spec::NodePool(spec) => {
-            csv::user_data(sources, m, spec, found);
-            parts.pools.insert(name.into(), lower_pool(m, name, spec));
+            let user_data = csv::user_data(sources, m, spec, found);
+            parts.pools.insert(name.into(), Pool { user_data, ..lower_pool(m, name, spec) });
         }
         Spec::GpuLayout(spec) => drop(parts.layouts.insert(name.into(), lower_layout(m, name, spec))),
         Spec::PreemptionTier(spec) => {
@@ -351,6 +351,7 @@ fn lower_pool(m: &Manifest, name: &str, spec: &pool::NodePoolSpec) -> Pool {
             .map(|(i, taint)| at(m, &[Field("taints"), Item(i), Field("key")], taint.clone()))
             .collect(),
         launch: spec.launch.clone().map(|launch| at(m, &[Field("launch"), Field("bootstrap")], launch)),
+        user_data: None,
         updates: at(m, &[Field("updates")], spec.updates.clone()),
     }
 }

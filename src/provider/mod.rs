@@ -4,6 +4,7 @@
 //! observation are gaps in what was seen, never errors. Failures of an action are classified here, at the border, and
 //! nobody looks further.
 
+pub mod aws;
 pub mod clock;
 pub mod k8s;
 pub mod nowhere;

@@ -107,7 +107,7 @@ impl Watch {
             (Deed::Cluster(action), Moment::Before) => self.before_cluster(&scene, action),
             (Deed::Cloud(action), Moment::After { yes }) => self.after_cloud(&scene, action, yes),
             (Deed::Cluster(action), Moment::After { .. }) => self.after_cluster(&scene, action),
-            (Deed::Ledger { .. }, _) => {}
+            (Deed::Ledger { .. } | Deed::Wire { .. }, _) => {}
         }
     }
 

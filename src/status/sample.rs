@@ -121,6 +121,7 @@ fn compile(input: &mut PlanInput) {
             name: pool.into(),
             instance_type: "p5.48xlarge".into(),
             launch: None,
+            user_data: None,
             labels: BTreeMap::new(),
             taints: Vec::new(),
             digest: "t1".into(),

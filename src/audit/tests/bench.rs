@@ -519,6 +519,7 @@ fn desired(standing: &Standing) -> Desired {
             name: name.as_str().into(),
             instance_type: pool.shape.instance_type.clone(),
             launch: None,
+            user_data: None,
             labels: BTreeMap::new(),
             taints: Vec::new(),
             digest: digest(name.as_str().as_bytes()),

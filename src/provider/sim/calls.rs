@@ -17,7 +17,15 @@ use crate::provider::{PartValue, ProviderError};
 pub enum Deed<'a> {
     Cloud(&'a CloudAction),
     Cluster(&'a ClusterAction),
-    Ledger { part: &'a Part, next: &'a PartValue },
+    Ledger {
+        part: &'a Part,
+        next: &'a PartValue,
+    },
+    /// A call in EC2's own words.
+    Wire {
+        verb: &'static str,
+        subject: &'a str,
+    },
 }
 
 /// The calls that would change something and reached the world.
@@ -103,6 +111,7 @@ impl Deed<'_> {
                 ClusterAction::Cut { .. } => "cut",
             },
             Self::Ledger { .. } => "remember",
+            Self::Wire { verb, .. } => verb,
         }
     }
 
@@ -139,6 +148,7 @@ impl Deed<'_> {
             },
             Self::Ledger { part: Part::Head, .. } => "head".into(),
             Self::Ledger { part: Part::Pool(pool), .. } => pool.to_string(),
+            Self::Wire { subject, .. } => (*subject).to_string(),
         }
     }
 
@@ -158,6 +168,10 @@ impl Deed<'_> {
 
     /// Whether it asks for machines.
     pub(super) fn wants_capacity(&self) -> bool {
-        matches!(self, Self::Cloud(CloudAction::Launch(_) | CloudAction::Reserve(_)))
+        match self {
+            Self::Cloud(action) => matches!(action, CloudAction::Launch(_) | CloudAction::Reserve(_)),
+            Self::Wire { verb, .. } => matches!(*verb, "launch" | "reserve"),
+            Self::Cluster(_) | Self::Ledger { .. } => false,
+        }
     }
 }

@@ -223,7 +223,7 @@ impl Faults {
         {
             return Some(Strike::Refused(refusal(class)));
         }
-        if matches!(deed, Deed::Cloud(_)) && spend(&mut self.throttle) {
+        if matches!(deed, Deed::Cloud(_) | Deed::Wire { .. }) && spend(&mut self.throttle) {
             return Some(Strike::Refused(limit_exceeded(Some(1))));
         }
         spend(&mut self.ambiguous.0).then_some(Strike::Lost { done: self.ambiguous.1 })
@@ -240,7 +240,9 @@ impl Faults {
         }
         match deed {
             Deed::Ledger { part, .. } if stream.strikes(rates.conflict) => Some(Strike::Refused(conflict(part))),
-            Deed::Cloud(_) if stream.strikes(rates.throttle) => Some(Strike::Refused(limit_exceeded(Some(1)))),
+            Deed::Cloud(_) | Deed::Wire { .. } if stream.strikes(rates.throttle) => {
+                Some(Strike::Refused(limit_exceeded(Some(1))))
+            }
             _ if deed.wants_capacity() && stream.strikes(rates.no_capacity) => {
                 Some(Strike::Refused(refusal(Class::NoCapacity)))
             }

@@ -17,6 +17,7 @@ mod store;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod wire;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +35,7 @@ pub use ledger::LedgerParts;
 pub use script::Guard;
 pub use seat::Seat;
 pub use store::SimError;
+pub use wire::Heard;
 
 use crate::effect::LedgerChange;
 use crate::provider::World;

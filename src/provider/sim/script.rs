@@ -80,7 +80,7 @@ impl Sim {
     pub fn give_maintenance_notice(&self, id: &InstanceId, within: Duration) -> bool {
         self.change(|state| {
             let at = state.now.checked_add(within.signed()).unwrap_or(Timestamp::MAX);
-            state.cloud.give_notice(id, NoticeKind::Maintenance, at)
+            state.cloud.give_notice(state.now, id, NoticeKind::Maintenance, at)
         })
     }
 

@@ -90,8 +90,13 @@ impl Sim {
         Caller { sim: self, life: &self.life }
     }
 
+    /// What happens by chance whenever somebody calls.
+    pub(super) fn stir(&self) {
+        self.caller().stir();
+    }
+
     /// Does it, notes it, writes it down.
-    fn commit<T>(
+    pub(super) fn commit<T>(
         &self,
         deed: &Deed<'_>,
         effect: impl FnOnce(&mut State) -> Result<(T, bool), ProviderError>,
@@ -117,7 +122,7 @@ impl Sim {
     }
 
     /// The world that a late answer is taken from: the newest that is old enough, else the oldest that is known.
-    fn with_late<T>(&self, look: impl FnOnce(&CloudState, &super::ClusterState) -> T) -> Option<T> {
+    pub(super) fn with_late<T>(&self, look: impl FnOnce(&CloudState, &super::ClusterState) -> T) -> Option<T> {
         let past = self.past.borrow();
         if past.is_empty() {
             return None;
@@ -159,6 +164,11 @@ impl Caller<'_> {
         if self.sim.yields.borrow_mut().as_mut().is_some_and(|stream| stream.below(2) == 0) {
             GiveWay(false).await;
         }
+        self.stir();
+    }
+
+    /// What happens by chance whenever somebody calls.
+    fn stir(self) {
         let leap = self.sim.faults.borrow_mut().on_clock();
         if let Some(leap) = leap {
             self.sim.pass(leap);

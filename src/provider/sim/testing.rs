@@ -70,6 +70,7 @@ pub fn template(digest: &str) -> Template {
         name: "train".into(),
         instance_type: P5.into(),
         launch: None,
+        user_data: None,
         labels: [("tidewright.dev/pool".to_string(), "train".to_string())].into(),
         taints: Vec::new(),
         digest: digest.into(),

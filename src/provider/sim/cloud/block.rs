@@ -15,7 +15,7 @@ use crate::effect::PurchaseRequest;
 use crate::fleet::Target;
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::Match;
-use crate::fleet::standing::{BlockSpec, ReservationSpec, TermsSpec};
+use crate::fleet::standing::{ReservationSpec, TermsSpec};
 use crate::hardware::{Usage, catalogue};
 use crate::ids::{FleetUid, InstanceType, OfferingId, ReservationId, ReservationName, Zone};
 use crate::observed::{OfferingSeen, ReservationTag};
@@ -48,9 +48,17 @@ impl CloudState {
         for (name, spec) in &target.standing.reservations {
             let TermsSpec::Block(block) = &spec.terms else { continue };
             let offers = match self.bought(name, spec, fleet) {
-                Some((id, held)) => self.extension(now, id, held, block).into_iter().collect(),
+                Some((id, held)) => {
+                    let by = block.extend.as_ref().map(|extend| extend.by);
+                    by.and_then(|by| self.extension(now, id, held, by)).into_iter().collect()
+                }
                 None if spec.id.is_some() => continue,
-                None => self.new_blocks(now, spec, block, &zones(target, name, spec)),
+                None => {
+                    let Some(start) = &block.start else { continue };
+                    let days = start.from.0.series(jiff::Span::new().days(1)).take_while(|day| *day <= start.to.0);
+                    let (kind, zones) = (&spec.shape.instance_type, zones(target, name, spec));
+                    self.new_blocks(now, kind, spec.nodes, block.duration, days, &zones)
+                }
             };
             let offers: Vec<OfferingSeen> =
                 offers.into_iter().filter(|offer| !self.withdrawn.contains(&offer.id)).collect();
@@ -80,20 +88,39 @@ impl CloudState {
         fleet: Option<&FleetUid>,
     ) -> Result<Performed, ProviderError> {
         let fleet = owner(fleet)?.clone();
-        let offered = self.offers.get(&request.offering).filter(|offer| {
-            offer.extends == request.extends && !self.withdrawn.contains(&offer.id) && is_still_open(offer, now)
+        let offer = self.open_offer(now, &request.offering, request.extends.as_ref())?;
+        let tag = ReservationTag { fleet, reservation: request.reservation.clone(), generation: 0 };
+        self.take_offer(now, &offer, Some(tag))
+    }
+
+    /// An offer that somebody was shown and that can still be had.
+    pub(super) fn open_offer(
+        &self,
+        now: Timestamp,
+        offering: &OfferingId,
+        extends: Option<&ReservationId>,
+    ) -> Result<OfferingSeen, ProviderError> {
+        let offered = self.offers.get(offering).filter(|offer| {
+            offer.extends.as_ref() == extends && !self.withdrawn.contains(&offer.id) && is_still_open(offer, now)
         });
-        let Some(offer) = offered.cloned() else {
+        offered.cloned().ok_or_else(|| {
             let code = "InvalidCapacityBlockOfferingId.NotFound";
-            let message = format!("{code}: The Capacity Block offering '{}' was not found.", request.offering);
-            return Err(refused(Class::NotFound, message));
-        };
+            let message = format!("{code}: The Capacity Block offering '{offering}' was not found.");
+            refused(Class::NotFound, message)
+        })
+    }
+
+    pub(super) fn take_offer(
+        &mut self,
+        now: Timestamp,
+        offer: &OfferingSeen,
+        tag: Option<ReservationTag>,
+    ) -> Result<Performed, ProviderError> {
         if let Some(id) = &offer.extends {
-            return self.extend(now, id, &offer);
+            return self.extend(now, id, offer);
         }
         let id: ReservationId = self.new_id("cr");
-        let tag = ReservationTag { fleet, reservation: request.reservation.clone(), generation: 0 };
-        self.add_block(now, id.clone(), Some(tag), &offer);
+        self.add_block(now, id.clone(), tag, offer);
         self.paid.push((id.clone(), offer.fee));
         Ok(Performed::changed(Done::Reservation(id)))
     }
@@ -156,25 +183,24 @@ impl CloudState {
         })
     }
 
-    fn new_blocks(
+    pub(super) fn new_blocks(
         &self,
         now: Timestamp,
-        spec: &ReservationSpec,
-        block: &BlockSpec,
+        kind: &InstanceType,
+        nodes: u32,
+        duration: Duration,
+        days: impl Iterator<Item = Date>,
         zones: &[Zone],
     ) -> Vec<OfferingSeen> {
-        let kind = &spec.shape.instance_type;
-        let Some(start) = &block.start else { return Vec::new() };
-        if !is_sold(kind, spec.nodes, block.duration) {
+        if !is_sold(kind, nodes, duration) {
             return Vec::new();
         }
-        let days = start.from.0.series(jiff::Span::new().days(1)).take_while(|day| *day <= start.to.0);
         let soon = |at: &Timestamp| (after(now, SOONEST_SECS)..after(now, LATEST_SECS)).contains(at);
         let starts: Vec<Timestamp> = days.filter_map(begins).filter(soon).collect();
         let offer = |start: &Timestamp| {
-            let words = [&start.to_string(), kind.as_str(), &spec.nodes.to_string(), &block.duration.to_string()];
+            let words = [&start.to_string(), kind.as_str(), &nodes.to_string(), &duration.to_string()];
             let zone = zones.get(self.dice.between(0, zones.len() as u64, &words) as usize).cloned()?;
-            Some(self.offer(kind, &zone, spec.nodes, *start, block.duration, None))
+            Some(self.offer(kind, &zone, nodes, *start, duration, None))
         };
         let there =
             |start: &&Timestamp| self.dice.between(0, 100, &["offered", kind.as_str(), &start.to_string()]) < 60;
@@ -183,14 +209,14 @@ impl CloudState {
         chosen.into_iter().filter_map(offer).collect()
     }
 
-    fn extension(
+    pub(super) fn extension(
         &self,
         now: Timestamp,
         id: &ReservationId,
         held: &Reservation,
-        block: &BlockSpec,
+        by: Duration,
     ) -> Option<OfferingSeen> {
-        let (by, end) = (block.extend.as_ref()?.by, held.end?);
+        let end = held.end?;
         let sold = can_be_extended(held, end, now) && is_sold(&held.instance_type, held.total, by);
         sold.then(|| self.offer(&held.instance_type, &held.zone, held.total, end, by, Some(id)))
     }

@@ -92,12 +92,16 @@ impl CloudState {
     }
 
     /// Labels and taints of a template's version, and what the cloud itself adds.
-    pub(super) fn registration(&mut self, template: &Template, tag: &SlotTag, zone: &Zone) -> Registration {
-        let (n, region) = (self.issued, region(zone));
-        let node = format!("ip-10-{}-{}-{}.{region}.compute.internal", n / 62_500, n / 250 % 250, n % 250 + 4);
+    pub(super) fn registration(&self, template: &Template, tag: &SlotTag, zone: &Zone) -> Registration {
         let mut labels = template.labels.clone();
         labels.insert(marks::SLOT.into(), tag.slot.index.to_string());
-        Registration { node: node.into(), labels, taints: template.taints.clone() }
+        Registration { node: self.next_name(zone), labels, taints: template.taints.clone() }
+    }
+
+    /// The private name of the newest machine.
+    pub(super) fn next_name(&self, zone: &Zone) -> NodeName {
+        let (n, region) = (self.issued, region(zone));
+        format!("ip-10-{}-{}-{}.{region}.compute.internal", n / 62_500, n / 250 % 250, n % 250 + 4).into()
     }
 
     pub(super) fn runs(&mut self, id: &InstanceId) {
@@ -180,6 +184,7 @@ impl CloudState {
             return;
         }
         (found.state, found.notice) = (InstanceState::ShuttingDown, None);
+        self.account.tell_state(now, id, "shutting-down");
         let over = after(now, self.dice.between(ENDS.0, ENDS.1, &["ends", id.as_str()]));
         self.plan_event(over, Event::Terminated(id.clone()));
         self.outbox.push(Word::Gone(id.clone()));
@@ -191,17 +196,20 @@ impl CloudState {
         let (token, found) = (found.token.clone(), found.clone());
         self.vacate(&found);
         self.plan_event(after(at, LISTED_SECS), Event::Forgotten(id.clone()));
-        if let Some(token) = token {
-            let key = super::launch::token_key(&found.zone, &token);
+        let asked = self.account.details.get(id).and_then(|details| details.token_key.clone());
+        let key = asked.or_else(|| token.map(|token| super::launch::token_key(&found.zone, &token)));
+        if let Some(key) = key {
             self.plan_event(after(at, TOKEN_SECS), Event::TokenExpires(key));
         }
+        self.account.tell_state(at, id, "terminated");
     }
 
     /// The cloud says that it will take an instance away.
-    pub fn give_notice(&mut self, id: &InstanceId, why: NoticeKind, at: Timestamp) -> bool {
+    pub fn give_notice(&mut self, now: Timestamp, id: &InstanceId, why: NoticeKind, at: Timestamp) -> bool {
         let Some(found) = self.instances.get_mut(id).filter(|found| found.state.serves()) else { return false };
         found.notice = Some(Notice { why, at });
         self.plan_event(at, Event::Taken(id.clone()));
+        self.account.tell_notice(now, id, why, at);
         true
     }
 
@@ -234,7 +242,7 @@ impl CloudState {
 
     /// The two minutes' notice of a spot instance.
     pub fn interrupt(&mut self, now: Timestamp, id: &InstanceId) -> bool {
-        self.give_notice(id, NoticeKind::SpotInterruption, after(now, catalogue().notices.spot.as_secs()))
+        self.give_notice(now, id, NoticeKind::SpotInterruption, after(now, catalogue().notices.spot.as_secs()))
     }
 
     /// An instance of somebody else, without our tag: it runs, and is no node of the cluster.
@@ -280,6 +288,6 @@ fn next_hour(at: Timestamp) -> Timestamp {
 }
 
 /// The region of a zone: `us-west-2` of `us-west-2a`.
-fn region(zone: &Zone) -> &str {
+pub(super) fn region(zone: &Zone) -> &str {
     zone.as_str().trim_end_matches(|letter: char| letter.is_ascii_lowercase())
 }

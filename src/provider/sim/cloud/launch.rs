@@ -9,14 +9,60 @@ use super::reservation::Stage;
 use super::{Circumstances, CloudState, Performed, owner, refused};
 use crate::effect::{LaunchRequest, Template};
 use crate::fleet::reservation::Match;
-use crate::ids::{InstanceId, ReservationId, Token, Zone};
+use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, Token, Zone};
 use crate::observed::{InstanceState, Market, Notice, NoticeKind, SlotTag};
 use crate::provider::{Class, Done, ProviderError};
+use crate::units::Usd;
 
 /// What a token is remembered by. It holds in the zone that a launch names: the same token in another zone is another
 /// launch.
 pub(super) fn token_key(zone: &Zone, token: &Token) -> String {
     format!("{zone}|{token}")
+}
+
+/// What a machine is wanted as, whoever asks for it and in whatever words.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub instance_type: &'a InstanceType,
+    pub zone: &'a Zone,
+    pub market: Market,
+    pub reservation: Option<&'a ReservationId>,
+    pub open: Open,
+    pub max_price: Option<Usd>,
+    pub group: Option<&'a GroupName>,
+}
+
+/// How a launch that names no reservation stands to open ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Open {
+    /// It takes a place where there is one.
+    May,
+    /// It never does.
+    Never,
+    /// It runs in one or not at all.
+    Must,
+}
+
+/// Where a machine will be.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Placed {
+    pub reservation: Option<ReservationId>,
+    pub host: u32,
+    pub notice: Option<Notice>,
+}
+
+impl<'a> From<&'a LaunchRequest> for Wanted<'a> {
+    fn from(request: &'a LaunchRequest) -> Self {
+        Self {
+            instance_type: &request.instance_type,
+            zone: &request.zone,
+            market: request.market,
+            reservation: request.reservation.as_ref(),
+            open: Open::May,
+            max_price: request.max_price,
+            group: request.group.as_ref(),
+        }
+    }
 }
 
 impl CloudState {
@@ -41,15 +87,7 @@ impl CloudState {
             };
         }
         let template = self.template_of(request)?.clone();
-        self.check_group(request)?;
-        if self.shape(&request.instance_type).is_none() {
-            let message = format!(
-                "InvalidParameterValue: The following supplied instance types do not exist: [{}]",
-                request.instance_type
-            );
-            return Err(refused(Class::Other, message));
-        }
-        let reservation = self.find_place(now, request)?;
+        let placed = self.place(now, &request.into())?;
         let id: InstanceId = self.new_id("i");
         let tag = SlotTag { fleet, slot: request.slot.clone(), generation: request.generation };
         let registration = self.registration(&template, &tag, &request.zone);
@@ -62,9 +100,9 @@ impl CloudState {
             zone: request.zone.clone(),
             market: request.market,
             max_price: request.max_price,
-            host: self.find_host(request, reservation.as_ref()),
-            notice: self.block_notice(now, reservation.as_ref()),
-            reservation,
+            host: placed.host,
+            notice: placed.notice,
+            reservation: placed.reservation,
             group: request.group.clone(),
             digest: Some(request.template_digest.clone()),
             launched: now,
@@ -75,6 +113,22 @@ impl CloudState {
         self.born(now, &id, instance);
         self.launched.insert(key, (request.clone(), id.clone()));
         Ok(Performed::changed(Done::Instance(id)))
+    }
+
+    /// Takes the place and the host of one machine.
+    pub(super) fn place(&mut self, now: Timestamp, wanted: &Wanted<'_>) -> Result<Placed, ProviderError> {
+        self.check_group(wanted)?;
+        if self.shape(wanted.instance_type).is_none() {
+            let message = format!(
+                "InvalidParameterValue: The following supplied instance types do not exist: [{}]",
+                wanted.instance_type
+            );
+            return Err(refused(Class::Other, message));
+        }
+        let reservation = self.find_place(now, wanted)?;
+        let host = self.find_host(wanted, reservation.as_ref());
+        let notice = self.block_notice(now, reservation.as_ref());
+        Ok(Placed { reservation, host, notice })
     }
 
     /// The version that the request pins by its digest; the newest where labels alone made several.
@@ -92,14 +146,14 @@ impl CloudState {
         })
     }
 
-    fn check_group(&self, request: &LaunchRequest) -> Result<(), ProviderError> {
-        let Some(group) = &request.group else { return Ok(()) };
+    fn check_group(&self, wanted: &Wanted<'_>) -> Result<(), ProviderError> {
+        let Some(group) = wanted.group else { return Ok(()) };
         if !self.groups.contains_key(group) {
             let message = format!("InvalidPlacementGroup.Unknown: The Placement Group '{group}' is unknown.");
             return Err(refused(Class::NotFound, message));
         }
         let members = self.instances.values().filter(|found| found.group.as_ref() == Some(group));
-        match members.into_iter().find(|found| found.state.is_live() && found.zone != request.zone) {
+        match members.into_iter().find(|found| found.state.is_live() && found.zone != *wanted.zone) {
             None => Ok(()),
             Some(member) => {
                 let message = format!(
@@ -114,11 +168,11 @@ impl CloudState {
 
     /// Takes the place that the machine will have: in the reservation that is named, in an open one that nobody named,
     /// or of what is left for sale.
-    fn find_place(&mut self, now: Timestamp, request: &LaunchRequest) -> Result<Option<ReservationId>, ProviderError> {
-        let (kind, zone) = (&request.instance_type, &request.zone);
-        match (request.market, &request.reservation) {
+    fn find_place(&mut self, now: Timestamp, wanted: &Wanted<'_>) -> Result<Option<ReservationId>, ProviderError> {
+        let (kind, zone) = (wanted.instance_type, wanted.zone);
+        match (wanted.market, wanted.reservation) {
             (Market::Reserved | Market::Block, Some(id)) => {
-                self.check_target(now, request, id)?;
+                self.check_target(now, wanted, id)?;
                 self.occupy(now, id)?;
                 return Ok(Some(id.clone()));
             }
@@ -131,7 +185,7 @@ impl CloudState {
                                this market.";
                 return Err(refused(Class::Other, message));
             }
-            (Market::OnDemand, None) => {
+            (Market::OnDemand, None) if wanted.open != Open::Never => {
                 let open = |held: &super::Reservation| {
                     held.matching == Match::Open && held.block.is_none() && held.fits(kind, zone)
                 };
@@ -141,10 +195,16 @@ impl CloudState {
                     self.occupy(now, &id)?;
                     return Ok(Some(id));
                 }
+                if wanted.open == Open::Must {
+                    let message = "ReservationCapacityExceeded: There is no open Capacity Reservation with a free \
+                                   place for this request.";
+                    return Err(refused(Class::NoCapacity, message));
+                }
             }
+            (Market::OnDemand, None) => {}
             (Market::Spot, None) => {
                 let price = spot_price(self.dice, kind, zone, now);
-                if let Some(max) = request.max_price.filter(|max| *max < price) {
+                if let Some(max) = wanted.max_price.filter(|max| *max < price) {
                     let message = format!(
                         "SpotMaxPriceTooLow: Your Spot request price of {max} is lower than the minimum required Spot \
                          request fulfillment price of {price}."
@@ -153,15 +213,15 @@ impl CloudState {
                 }
             }
         }
-        self.rooms.take(kind, zone, request.market, 1)?;
+        self.rooms.take(kind, zone, wanted.market, 1)?;
         Ok(None)
     }
 
-    fn check_target(&self, now: Timestamp, request: &LaunchRequest, id: &ReservationId) -> Result<(), ProviderError> {
+    fn check_target(&self, now: Timestamp, wanted: &Wanted<'_>, id: &ReservationId) -> Result<(), ProviderError> {
         let held = self.known(now, id)?;
-        let wrong = if !held.fits(&request.instance_type, &request.zone) {
+        let wrong = if !held.fits(wanted.instance_type, wanted.zone) {
             format!("it is for {} in {}", held.instance_type, held.zone)
-        } else if held.block.is_some() != (request.market == Market::Block) {
+        } else if held.block.is_some() != (wanted.market == Market::Block) {
             "a Capacity Block takes launches of the market type capacity-block and nothing else".into()
         } else if held.stage(now) == Stage::Ended {
             "it is over".into()
@@ -173,15 +233,15 @@ impl CloudState {
     }
 
     /// Near the group's other machines; in a reservation only its own hosts are there to choose from.
-    fn find_host(&mut self, request: &LaunchRequest, reservation: Option<&ReservationId>) -> u32 {
-        let in_group = |found: &&Instance| request.group.is_some() && found.group == request.group;
-        let same = |found: &&Instance| found.instance_type == request.instance_type && found.zone == request.zone;
+    fn find_host(&mut self, wanted: &Wanted<'_>, reservation: Option<&ReservationId>) -> u32 {
+        let in_group = |found: &&Instance| wanted.group.is_some() && found.group.as_ref() == wanted.group;
+        let same = |found: &&Instance| found.instance_type == *wanted.instance_type && found.zone == *wanted.zone;
         let near = self.instances.values().find(|found| found.state.is_live() && in_group(found) && same(found));
         let near: Vec<u32> = near.map(|found| found.host).into_iter().collect();
         if let Some(held) = reservation.and_then(|id| self.reservations.get_mut(id)) {
             return held.take_host(near.first().copied());
         }
-        let hall = Hall { instance_type: &request.instance_type, zone: &request.zone };
+        let hall = Hall { instance_type: wanted.instance_type, zone: wanted.zone };
         self.fabric.take(self.dice, hall, 1, &near).first().copied().unwrap_or(0)
     }
 

@@ -4,6 +4,7 @@
 //! cluster. What the cluster has to hear of (a machine joins, dies, reboots) waits in an outbox. Called by the
 //! simulator alone.
 
+pub mod account;
 pub mod block;
 mod fabric;
 mod instance;
@@ -19,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use instance::Instance;
+pub use launch::{Open, Wanted};
 pub use reservation::{Block, Reservation, Stage};
 pub use throttle::limit_exceeded;
 
@@ -58,6 +60,9 @@ pub struct CloudState {
     agenda: BTreeMap<Timestamp, Vec<Event>>,
     /// Kinds of machines that the catalogue does not know and a fleet describes.
     shapes: BTreeMap<InstanceType, NodeShape>,
+    /// What only EC2's own words know.
+    #[serde(default)]
+    pub account: account::Account,
     /// What the cluster has to hear of.
     #[serde(skip)]
     outbox: Vec<Word>,
@@ -126,6 +131,7 @@ impl CloudState {
             paid: Vec::new(),
             agenda: BTreeMap::new(),
             shapes: BTreeMap::new(),
+            account: account::Account::default(),
             outbox: Vec::new(),
         }
     }
@@ -198,9 +204,11 @@ impl CloudState {
             Event::Terminated(id) => self.terminated(at, &id),
             Event::Forgotten(id) => {
                 self.instances.remove(&id);
+                self.account.forget(&id);
             }
             Event::TokenExpires(token) => {
                 self.launched.remove(&token);
+                self.account.launches.remove(&token);
             }
             Event::BlockWarns(id) => self.block_warns(at, &id),
             Event::BlockKills(id) => self.block_kills(at, &id),

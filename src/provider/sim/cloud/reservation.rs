@@ -256,10 +256,10 @@ impl CloudState {
         if warns > at {
             return;
         }
-        for instance in self.instances.values_mut().filter(|found| found.reservation.as_ref() == Some(id)) {
-            if instance.state.serves() {
-                instance.notice = Some(Notice { why: NoticeKind::BlockEnd, at: kills });
-            }
+        let inside = self.instances.iter_mut().filter(|(_, found)| found.reservation.as_ref() == Some(id));
+        for (instance, found) in inside.filter(|(_, found)| found.state.serves()) {
+            found.notice = Some(Notice { why: NoticeKind::BlockEnd, at: kills });
+            self.account.tell_notice(at, instance, NoticeKind::BlockEnd, kills);
         }
     }
 
@@ -377,7 +377,7 @@ impl CloudState {
     }
 }
 
-fn check_count(nodes: u32) -> Result<(), ProviderError> {
+pub(super) fn check_count(nodes: u32) -> Result<(), ProviderError> {
     if (1..=MOST).contains(&nodes) {
         return Ok(());
     }
@@ -385,7 +385,7 @@ fn check_count(nodes: u32) -> Result<(), ProviderError> {
     Err(refused(Class::Other, message))
 }
 
-fn check_end(now: Timestamp, end: Option<Timestamp>) -> Result<(), ProviderError> {
+pub(super) fn check_end(now: Timestamp, end: Option<Timestamp>) -> Result<(), ProviderError> {
     match end {
         Some(end) if end <= now => {
             Err(refused(Class::Other, format!("InvalidParameterValue: the end date {end} is not in the future.")))

@@ -20,15 +20,21 @@ struct Bucket {
 }
 
 /// How many requests a bucket holds, and how many thousandths of one come back each second: "Request throttling for
-/// the Amazon EC2 API".
+/// the Amazon EC2 API". A few actions also take from a bucket of what they make, or from a smaller one where they ask for
+/// all there is, unfiltered and unpaged.
 fn size(action: &str) -> (u64, u64) {
     match action {
         "RunInstances" => (5, 2_000),
+        "RunInstances instances" => (1000, 2_000),
+        "TerminateInstances instances" => (1000, 20_000),
         "TerminateInstances" | "CreateLaunchTemplateVersion" => (100, 5_000),
+        "CreateTags" => (100, 10_000),
+        "DescribeInstanceTopology" => (1, 1_000),
         "DescribeCapacityBlockOfferings"
         | "DescribeCapacityBlockExtensionOfferings"
         | "PurchaseCapacityBlock"
         | "PurchaseCapacityBlockExtension" => (10, 150),
+        _ if action.ends_with(" of all") => (50, 10_000),
         _ if action.starts_with("Describe") => (100, 20_000),
         _ => (50, 5_000),
     }
@@ -37,16 +43,21 @@ fn size(action: &str) -> (u64, u64) {
 impl Buckets {
     /// Takes one request of an action, or says when there will be one.
     pub fn take(&mut self, action: &str, now: Timestamp) -> Result<(), ProviderError> {
+        self.take_many(action, 1, now)
+    }
+
+    /// Takes several at once, or none.
+    pub fn take_many(&mut self, action: &str, many: u64, now: Timestamp) -> Result<(), ProviderError> {
         let (holds, refill) = size(action);
         let bucket = self.0.entry(action.to_string()).or_insert(Bucket { left: holds * 1000, at: now });
         let passed = u64::try_from(now.duration_since(bucket.at).as_millis()).unwrap_or(0);
         bucket.left = (passed.saturating_mul(refill) / 1000).saturating_add(bucket.left).min(holds * 1000);
         bucket.at = now;
-        if bucket.left >= 1000 {
-            bucket.left -= 1000;
+        if bucket.left >= many * 1000 {
+            bucket.left -= many * 1000;
             return Ok(());
         }
-        let wait = (1000 - bucket.left).div_ceil(refill);
+        let wait = (many * 1000 - bucket.left).div_ceil(refill);
         Err(limit_exceeded(Some(wait)))
     }
 }

@@ -1,0 +1,5 @@
+//! The provider over a wire, against servers that speak EC2's words.
+
+pub(super) mod bench;
+mod moto;
+mod sim;

@@ -1,0 +1,89 @@
+//! How calls in EC2's own words reach the world: the same faults, the same notes and the same file as those of the
+//! provider's traits.
+//!
+//! A call is answered at once and never crashes its caller, who sits on another side of a wire: where a process would die
+//! or an answer is lost, the answer is [`Heard::Nothing`]. Called by `endpoint`.
+
+use jiff::SignedDuration;
+
+use super::cloud::{Circumstances, CloudState};
+use super::faults::{Blind, Position, Sight, Strike};
+use super::{Deed, Sim, State};
+use crate::provider::{Class, ProviderError};
+
+/// What came back.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Heard<T> {
+    Answer(Result<T, ProviderError>),
+    /// The connection broke. Whether it was done is not known.
+    Nothing,
+}
+
+impl Sim {
+    /// A call that would change something. `known`: it was heard before, and is answered whatever capacity is left.
+    pub fn change_by_wire<T>(
+        &self,
+        (verb, subject): (&'static str, &str),
+        known: bool,
+        effect: impl FnOnce(&mut State) -> Result<(T, bool), ProviderError>,
+    ) -> Heard<T> {
+        self.stir();
+        if let Err(error) = self.store.check() {
+            return Heard::Answer(Err(ProviderError::new(Class::Denied, format!("UnauthorizedOperation: {error}"))));
+        }
+        let deed = Deed::Wire { verb, subject };
+        let strike = self.faults.borrow_mut().on_change(&deed);
+        match strike {
+            Some(Strike::Refused(error)) if !(known && error.class == Class::NoCapacity) => {
+                Heard::Answer(self.commit(&deed, |_| Err(error)))
+            }
+            None | Some(Strike::Refused(_) | Strike::Crash(Position::AfterAnswer)) => {
+                Heard::Answer(self.commit(&deed, effect))
+            }
+            Some(Strike::Lost { done: true } | Strike::Crash(Position::AfterCommit)) => {
+                let _lost = self.commit(&deed, effect);
+                Heard::Nothing
+            }
+            Some(Strike::Lost { done: false } | Strike::Crash(Position::BeforeSend)) => Heard::Nothing,
+        }
+    }
+
+    /// A call that only looks. `what` may be hidden, fail, or be shown as it was some time ago.
+    pub fn look_by_wire<T>(
+        &self,
+        what: Option<Sight>,
+        look: impl Fn(&CloudState) -> Result<T, ProviderError>,
+    ) -> Result<T, ProviderError> {
+        self.stir();
+        let blind = what.and_then(|what| self.faults.borrow_mut().on_read(what, false));
+        match (blind, what) {
+            (Some(Blind::Gap), _) => {
+                Err(ProviderError::new(Class::Other, "InternalError: An internal error has occurred"))
+            }
+            (Some(Blind::Hidden), what) => {
+                let mut nothing = self.state.borrow().cloud.clone();
+                match what {
+                    Some(Sight::Reservations) => nothing.reservations.clear(),
+                    _ => nothing.instances.clear(),
+                }
+                look(&nothing)
+            }
+            (None, Some(_)) => {
+                let late = self.with_late(|cloud, _| look(cloud));
+                late.unwrap_or_else(|| look(&self.state.borrow().cloud))
+            }
+            (None, None) => look(&self.state.borrow().cloud),
+        }
+    }
+
+    /// What is remembered beside all calls: buckets, offers that were shown, messages that were received.
+    pub fn aside<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        self.change(change)
+    }
+
+    /// How the world stands to the next launch.
+    pub fn launch_weather(&self, least_lag: SignedDuration) -> Circumstances<'static> {
+        let (lag, stillborn) = self.faults.borrow_mut().on_launch();
+        Circumstances { fleet: None, lag: lag.max(least_lag), stillborn }
+    }
+}
