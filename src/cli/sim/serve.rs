@@ -26,15 +26,17 @@ use crate::units::Duration;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  tidewright sim serve --ec2 127.0.0.1:8520                an empty account, in the time that everybody has
-  tidewright sim serve fleet --ec2 127.0.0.1:0 --speed 60  an hour a minute, on a port that is free
+  tidewright sim serve --ec2 127.0.0.1:8520              this directory's world
+  tidewright sim serve fleet --ec2 127.0.0.1:0           another's, on any free port
+  tidewright sim serve --ec2 127.0.0.1:8520 --speed 60   an hour a minute
   tidewright sim serve --ec2 127.0.0.1:8520 --fault 'cut-after RunInstances 2'
   tidewright sim serve --ec2 127.0.0.1:8520 --join ~/.kube/kwok
 
 Then, with any credentials:
   AWS_ENDPOINT_URL=http://127.0.0.1:8520 aws ec2 describe-instance-types
 
-POST /_tidewright/advance with `6h` in the body lets time pass; a wrong order is answered with all that there are.";
+What else can be ordered while it serves is told to whoever orders nonsense:
+  curl -d '' http://127.0.0.1:8520/_tidewright/help";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
