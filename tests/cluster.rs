@@ -3,7 +3,8 @@
 //! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the
 //! tests write themselves. [`whole`], [`moves`], [`drains`], [`rights`], [`schedulers`] and [`interruptions`] have Kueue,
 //! the scheduler and nodes; [`day`] and [`nodes`] have two hundred nodes with teams at work, [`foresight`] asks in many
-//! small cases whether Kueue does what our model of it says, and [`both`] carries out scripts of the simulator.
+//! small cases whether Kueue does what our model of it says, [`both`] carries out scripts of the simulator, and [`joined`]
+//! has nodes of its instances.
 
 mod alone;
 mod answers;
@@ -13,6 +14,7 @@ mod drains;
 mod evictions;
 mod foresight;
 mod interruptions;
+mod joined;
 mod moves;
 mod nodes;
 mod recorded;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::model::model;
 use super::refuse;
 use crate::provider::ProviderError;
 use crate::provider::sim::cloud::Circumstances;
@@ -60,6 +61,7 @@ impl Ask {
             let text = format!("The parameter {left} is known, but {} does not support it here", self.action);
             return Err(refuse("UnsupportedParameter", text));
         }
+        model().complete(self.action, &self.value)?;
         if dry {
             let text = "Request would have succeeded, but DryRun flag is set.";
             return Err(refuse("DryRunOperation", text));

@@ -1,4 +1,5 @@
-//! As much of STS, SSM and SQS as a fleet needs: who calls, which image a parameter names, which notices came.
+//! As much of STS, SSM, SQS and EKS as a fleet needs: who calls, which image a parameter names, which notices came, how
+//! the cluster is reached.
 
 use std::fmt::Write as _;
 
@@ -27,19 +28,18 @@ pub fn caller(sim: &Sim, request_id: &str) -> Response<Bytes> {
     response(StatusCode::OK, "text/xml", body)
 }
 
-/// EKS: how a cluster is reached. Every cluster is there, and nobody answers behind its address: nodes of the simulated
-/// cloud join by themselves.
+/// EKS: the cluster that nodes join. Whatever it is called, it is there, and no node asks for it.
 pub fn cluster(sim: &Sim, name: &str) -> Response<Bytes> {
     let state = sim.state();
     let (owner, region) = (state.cloud.account.owner(), state.cloud.account.region());
     let body = json!({"cluster": {
         "name": name,
         "arn": format!("arn:aws:eks:{region}:{owner}:cluster/{name}"),
-        "status": "ACTIVE",
-        "version": "1.33",
         "endpoint": format!("https://{name}.simulated.{region}.eks.amazonaws.com"),
         "certificateAuthority": {"data": "c2ltdWxhdGVk"},
         "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
+        "status": "ACTIVE",
+        "version": "1.33",
     }});
     response(StatusCode::OK, "application/json", body.to_string())
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Endpoint::answer`] takes a request and gives what happens on the wire; it is a function of the simulator's state, the
 //! request and the orders for faults, so a test may call it with no socket at all. `serve` puts it behind a port. All
-//! state is the simulator's: here are only the words. Beside EC2 there is as much of STS, SSM and SQS as a fleet needs,
+//! state is the simulator's: here are only the words. Beside EC2 there is as much of STS, SSM, SQS and EKS as a fleet needs,
 //! and orders for whoever plays the weather (`orders`). Called by the command line and by tests of the provider.
 
 mod actions;

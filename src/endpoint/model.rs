@@ -97,8 +97,16 @@ impl Model {
             self.put(&mut root, request, &path, key, text)?;
         }
         let value = closed(root);
-        self.require(request, &value, "")?;
+        if let Some(Shape::Struct(members)) = self.shapes.get(request) {
+            members.iter().try_for_each(|member| member.there(&value, ""))?;
+        }
         Ok(value)
+    }
+
+    /// Whether structures in a request have what they need. That is asked last: what is not understood at all is told
+    /// before what it lacks.
+    pub fn complete(&self, action: &str, value: &Value) -> Result<(), ProviderError> {
+        self.require(self.actions.get(action).map_or("-", |ends| ends.0), value, "")
     }
 
     fn put(&self, node: &mut Node, shape: &str, path: &[&str], key: &str, text: &str) -> Result<(), ProviderError> {
@@ -134,13 +142,12 @@ impl Model {
 
     fn require(&self, shape: &str, value: &Value, path: &str) -> Result<(), ProviderError> {
         match self.shapes.get(shape) {
-            Some(Shape::Struct(members)) => members.iter().try_for_each(|member| match value.get(member.name) {
-                None if member.required => {
-                    let text = format!("The request must contain the parameter {path}{}", member.query);
-                    Err(refuse("MissingParameter", text))
+            Some(Shape::Struct(members)) => members.iter().try_for_each(|member| {
+                member.there(value, path)?;
+                match value.get(member.name) {
+                    Some(found) => self.require(member.shape, found, &format!("{path}{}.", member.query)),
+                    None => Ok(()),
                 }
-                None => Ok(()),
-                Some(found) => self.require(member.shape, found, &format!("{path}{}.", member.query)),
             }),
             Some(Shape::List { element, .. }) => {
                 let items = value.as_array().into_iter().flatten().enumerate();
@@ -203,6 +210,15 @@ impl Member {
         let capitalised = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
         let query = if query.is_empty() { capitalised } else { query.to_string() };
         Self { name: name.trim_end_matches('!'), required: name.ends_with('!'), wire, query, shape }
+    }
+
+    /// Whether it is there, where it has to be.
+    fn there(&self, value: &Value, path: &str) -> Result<(), ProviderError> {
+        if !self.required || value.get(self.name).is_some() {
+            return Ok(());
+        }
+        let text = format!("The request must contain the parameter {path}{}", self.query);
+        Err(refuse("MissingParameter", text))
     }
 }
 

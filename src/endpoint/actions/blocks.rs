@@ -69,7 +69,7 @@ pub fn purchase(state: &mut State, ask: &Ask) -> Changed {
     let root = ask.root();
     let offering: OfferingId = root.needed("CapacityBlockOfferingId")?.into();
     reservations::platform(root.needed("InstancePlatform")?)?;
-    let tags = root.tags_for(&["capacity-reservation", "capacity-block"])?;
+    let tags = root.tags_for(&["capacity-reservation"])?;
     ask.done()?;
     let (id, _) = state.cloud.buy(ask.now, &offering, None, tags)?;
     let held = state.cloud.reservations.get(&id).ok_or_else(|| invalid("what was bought is not there"))?;

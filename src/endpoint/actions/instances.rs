@@ -233,7 +233,7 @@ pub fn told(cloud: &CloudState, id: &InstanceId, found: &Instance) -> Value {
         "LaunchTime": instant(found.launched),
         "AmiLaunchIndex": details.map_or(0, |details| details.index),
         "Architecture": "x86_64",
-        "Hypervisor": "nitro",
+        "Hypervisor": "xen",
         "RootDeviceType": "ebs",
         "RootDeviceName": "/dev/xvda",
         "VirtualizationType": "hvm",
@@ -255,7 +255,7 @@ pub fn told(cloud: &CloudState, id: &InstanceId, found: &Instance) -> Value {
     if let Some(name) = &found.group {
         told["Placement"]["GroupId"] = super::groups::id_of(cloud, name).into();
     }
-    lifecycle(cloud, found, &mut told);
+    lifecycle(cloud, id, found, &mut told);
     if let Some(details) = details.filter(|_| found.state != InstanceState::Terminated) {
         connected(cloud, details, data, &mut told);
     }
@@ -267,9 +267,12 @@ pub fn told(cloud: &CloudState, id: &InstanceId, found: &Instance) -> Value {
 }
 
 /// What it is paid as, and from whose places.
-fn lifecycle(cloud: &CloudState, found: &Instance, told: &mut Value) {
+fn lifecycle(cloud: &CloudState, id: &InstanceId, found: &Instance, told: &mut Value) {
     match found.market {
-        Market::Spot => told["InstanceLifecycle"] = "spot".into(),
+        Market::Spot => {
+            told["InstanceLifecycle"] = "spot".into();
+            told["SpotInstanceRequestId"] = super::spot::id_of(cloud, id).into();
+        }
         Market::Block => told["InstanceLifecycle"] = "capacity-block".into(),
         Market::OnDemand | Market::Reserved => {}
     }

@@ -8,6 +8,7 @@ mod instances;
 mod launch;
 mod network;
 mod reservations;
+mod spot;
 mod tags;
 mod templates;
 mod topology;
@@ -73,6 +74,7 @@ pub fn handler(action: &str) -> Option<Handler> {
         "DescribeSecurityGroups" => Look(None, network::security_groups),
         "DescribeAvailabilityZones" => Look(None, network::zones),
         "DescribeImages" => Look(None, network::images),
+        "DescribeSpotInstanceRequests" => Look(instances, spot::requests),
         "DescribeSpotPriceHistory" => Look(None, types::spot_prices),
         "DescribeInstanceTypes" => Look(None, types::describe),
         "DescribeInstanceTypeOfferings" => Look(None, types::offerings),

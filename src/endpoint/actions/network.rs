@@ -23,6 +23,8 @@ const ZONE_FILTERS: Filters =
 const IMAGE_FILTERS: Filters =
     &[("architecture", "Architecture"), ("image-id", "ImageId"), ("name", "Name"), ("state", "State")];
 const PAGES: Pages = Pages { usual: None, least: 5, most: 1000 };
+/// Whose images they all are.
+const AMAZON: &str = "137112412989";
 /// The security groups, by name: the network's own, and one for nodes.
 const GROUPS: [&str; 2] = ["default", "nodes"];
 
@@ -117,13 +119,15 @@ pub fn zones(cloud: &CloudState, ask: &Ask) -> Answer {
 /// Every image with a sound id exists, but for the one of nothing but zeros; nobody can list them all.
 pub fn images(cloud: &CloudState, ask: &Ask) -> Answer {
     let root = ask.root();
-    root.texts("Owners");
+    let owners = root.texts("Owners");
     root.flag("IncludeDeprecated");
     let ids = root.texts("ImageIds");
     for id in &ids {
         known_image(id)?;
     }
-    let rows: Vec<Row> = ids.iter().map(|id| ((*id).to_string(), image(cloud, id))).collect();
+    let theirs = owners.is_empty() || owners.iter().any(|owner| matches!(*owner, "amazon" | AMAZON));
+    let rows = ids.iter().filter(|_| theirs).map(|id| ((*id).to_string(), image(cloud, id)));
+    let rows: Vec<Row> = rows.collect();
     list::answer(ask, "Images", IMAGE_FILTERS, Pages { usual: None, least: 1, most: 1000 }, rows)
 }
 
@@ -173,7 +177,7 @@ fn image(cloud: &CloudState, id: &str) -> Value {
         "Name": name,
         "ImageLocation": format!("amazon/{name}"),
         "ImageOwnerAlias": "amazon",
-        "OwnerId": "137112412989",
+        "OwnerId": AMAZON,
         "CreationDate": "2026-01-01T00:00:00.000Z",
         "State": "available",
         "Public": true,

@@ -52,6 +52,19 @@ pub fn client(mut config: Config) -> Result<Client, NoWay> {
     })
 }
 
+/// The current context of a file that somebody names.
+pub async fn of_file(path: &std::path::Path) -> Result<Wire, NoWay> {
+    let shown = path.display();
+    let fix = format!("`kubectl --kubeconfig {shown} get nodes` must work first");
+    let read = Kubeconfig::read_from(path).map_err(|error| NoWay {
+        what: format!("`{shown}` cannot be read as a kubeconfig: {error}"),
+        fix: fix.clone(),
+    })?;
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+    let config = config.map_err(|error| NoWay { what: format!("`{shown}` cannot be used: {error}"), fix })?;
+    client(config).map(Wire::new)
+}
+
 async fn of_kubeconfig(context: &str) -> Result<Config, NoWay> {
     let read = Kubeconfig::read().map_err(|error| unreadable(&error))?;
     let known: Vec<&str> = read.contexts.iter().map(|one| one.name.as_str()).collect();

@@ -8,6 +8,7 @@ mod budgets;
 pub mod client;
 mod evict;
 mod gaps;
+pub mod join;
 mod kinds;
 mod ledger;
 mod nodes;

@@ -50,7 +50,7 @@ impl CloudState {
         tags: BTreeMap<String, String>,
     ) -> Result<(ReservationId, OfferingSeen), ProviderError> {
         let offer = self.open_offer(now, offering, extends)?;
-        let Done::Reservation(id) = self.take_offer(now, &offer, None)?.done else {
+        let Done::Reservation(id) = self.take_offer(now, &offer, super::reservation_of(&tags))?.done else {
             unreachable!("buying gives a reservation")
         };
         self.account.tag(id.as_str(), tags);

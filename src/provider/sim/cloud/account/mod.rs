@@ -23,9 +23,10 @@ pub use reserve::Reserving;
 pub use run::Run;
 
 use super::{CloudState, Instance, Reservation, fabric, market};
+use crate::effect::marks::FLEET;
 use crate::fleet::standing::NodeShape;
 use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, Zone};
-use crate::observed::NoticeKind;
+use crate::observed::{NoticeKind, ReservationTag, SlotTag};
 use crate::provider::ProviderError;
 use crate::units::Usd;
 
@@ -34,6 +35,12 @@ const OWNER: &str = "111122223333";
 const REGION: &str = "us-west-2";
 /// The zones of every region.
 const ZONES: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
+
+/// What a fleet tags its own with: then the simulator knows them as the fleet's too.
+const SLOT: &str = "tidewright.dev/slot";
+const RESERVATION: &str = "tidewright.dev/reservation";
+const GENERATION: &str = "tidewright.dev/generation";
+const TEMPLATE: &str = "tidewright.dev/template";
 
 /// What the wire knows beside the cloud's own state.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -205,4 +212,17 @@ impl CloudState {
     pub fn listed_reservations(&self, now: Timestamp) -> impl Iterator<Item = (&ReservationId, &Reservation)> {
         self.reservations.iter().filter(move |(_, held)| held.is_listed(now))
     }
+}
+
+/// Whose slot an instance was launched for, by its tags.
+fn slot_of(tags: &BTreeMap<String, String>) -> Option<SlotTag> {
+    let generation = tags.get(GENERATION)?.parse().ok()?;
+    Some(SlotTag { fleet: tags.get(FLEET)?.as_str().into(), slot: tags.get(SLOT)?.parse().ok()?, generation })
+}
+
+/// Whose document a reservation was made for.
+fn reservation_of(tags: &BTreeMap<String, String>) -> Option<ReservationTag> {
+    let generation = tags.get(GENERATION)?.parse().ok()?;
+    let (fleet, reservation) = (tags.get(FLEET)?.as_str().into(), tags.get(RESERVATION)?.as_str().into());
+    Some(ReservationTag { fleet, reservation, generation })
 }

@@ -45,7 +45,7 @@ impl CloudState {
         check_end(now, asked.end)?;
         let id: ReservationId = self.new_id("cr");
         let Reserving { instance_type, zone, nodes, end, matching, .. } = asked;
-        self.hold(now, id.clone(), None, instance_type, zone, *nodes, *end, *matching)?;
+        self.hold(now, id.clone(), super::reservation_of(&asked.tags), instance_type, zone, *nodes, *end, *matching)?;
         self.account.tag(id.as_str(), asked.tags.clone());
         self.account.reserved.insert(id.clone(), asked.asked.clone());
         if let Some(key) = key {

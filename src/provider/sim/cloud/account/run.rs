@@ -135,7 +135,7 @@ impl CloudState {
             token_key: run.key(),
         };
         let instance = Instance {
-            tag: None,
+            tag: super::slot_of(&run.tags),
             token: run.token.as_deref().map(Token::from),
             state: InstanceState::Pending,
             instance_type: run.instance_type.clone(),
@@ -146,7 +146,7 @@ impl CloudState {
             notice: placed.notice,
             reservation: placed.reservation,
             group: run.group.clone(),
-            digest: None,
+            digest: run.tags.get(super::TEMPLATE).map(|digest| digest.as_str().into()),
             launched: now,
             ended: None,
             visible: now.checked_add(circumstances.lag).unwrap_or(now),
