@@ -267,7 +267,7 @@ fn readme() -> Vec<Block> {
 fn shell(commands: &str, directory: &Path) -> (Option<i32>, String) {
     let program = assert_cmd::cargo::cargo_bin!("tidewright");
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    let commands = commands.replace("cargo run -- ", "tidewright ");
+    let commands = commands.replace("cargo demo ", "tidewright ");
     let output = Command::new("bash")
         .args(["-e", "-u", "-o", "pipefail", "-c", &format!("exec 2>&1\n{commands}")])
         .current_dir(directory)
