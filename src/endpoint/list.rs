@@ -112,26 +112,58 @@ fn word(value: &Value) -> String {
 
 /// EC2's wildcards: `*` for any text, `?` for one letter, and a backslash before either for itself.
 fn like(pattern: &str, text: &str) -> bool {
-    let mut letters = pattern.chars();
-    match letters.next() {
-        None => text.is_empty(),
-        Some('*') => {
-            let rest = letters.as_str();
-            text.char_indices().map(|(at, _)| at).chain([text.len()]).any(|at| like(rest, &text[at..]))
-        }
-        Some(first) => {
-            let (first, literal) = match (first, letters.clone().next()) {
-                ('\\', Some(next)) => {
-                    letters.next();
-                    (next, true)
+    let (pattern, text) = (wanted(pattern), text.chars().collect::<Vec<char>>());
+    let (mut at, mut told) = (0, 0);
+    // Where the last star stands, and up to where it was taken to reach: on a mismatch it reaches one letter further.
+    let mut star: Option<(usize, usize)> = None;
+    while told < text.len() {
+        match pattern.get(at) {
+            Some(Wanted::Any) => {
+                star = Some((at, told));
+                at += 1;
+            }
+            Some(wanted) if wanted.fits(text[told]) => (at, told) = (at + 1, told + 1),
+            _ => match &mut star {
+                Some((place, reach)) => {
+                    *reach += 1;
+                    (at, told) = (*place + 1, *reach);
                 }
-                _ => (first, false),
-            };
-            let mut told = text.chars();
-            let same = told.next().is_some_and(|letter| (first == '?' && !literal) || letter == first);
-            same && like(letters.as_str(), told.as_str())
+                None => return false,
+            },
         }
     }
+    pattern[at..].iter().all(|rest| matches!(rest, Wanted::Any))
+}
+
+#[derive(Clone, Copy)]
+enum Wanted {
+    Any,
+    One,
+    Letter(char),
+}
+
+impl Wanted {
+    fn fits(self, letter: char) -> bool {
+        match self {
+            Self::Any => false,
+            Self::One => true,
+            Self::Letter(wanted) => wanted == letter,
+        }
+    }
+}
+
+fn wanted(pattern: &str) -> Vec<Wanted> {
+    let mut letters = pattern.chars();
+    let mut found = Vec::new();
+    while let Some(letter) = letters.next() {
+        found.push(match letter {
+            '*' => Wanted::Any,
+            '?' => Wanted::One,
+            '\\' => Wanted::Letter(letters.next().unwrap_or('\\')),
+            letter => Wanted::Letter(letter),
+        });
+    }
+    found
 }
 
 fn closed(key: &str) -> String {
@@ -160,6 +192,8 @@ mod tests {
             ("p5", "p5.48xlarge", false),
             ("a\\*", "a*", true),
             ("a\\*", "ab", false),
+            ("*a*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+            ("*48*", "p5.48xlarge", true),
         ] {
             assert_eq!(like(pattern, text), same, "{pattern} {text}");
         }

@@ -233,7 +233,7 @@ fn scalar(shape: &str, key: &str, text: &str) -> Result<Value, ProviderError> {
         "integer" => text.parse::<i64>().map(Value::from).map_err(|_| wrong()),
         "float" => text.parse::<f64>().map(Value::from).map_err(|_| wrong()),
         "boolean" => text.to_ascii_lowercase().parse::<bool>().map(Value::from).map_err(|_| wrong()),
-        "timestamp" => text.parse::<Timestamp>().map(|at| instant(at)).map_err(|_| wrong()),
+        "timestamp" => text.parse::<Timestamp>().map(instant).map_err(|_| wrong()),
         "string" => Ok(text.into()),
         _ => Err(wrong()),
     }

@@ -180,9 +180,11 @@ mod tests {
     use super::*;
     use crate::fleet::launch::TaintEffect;
 
+    type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
     /// An API server that says yes to all, and what it was asked.
-    fn server(listed: &'static str) -> (Registrar, Arc<Mutex<Vec<(String, Value)>>>) {
-        let asked: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+    fn server(listed: &'static str) -> (Registrar, Asked) {
+        let asked = Asked::default();
         let heard = asked.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let heard = heard.clone();
