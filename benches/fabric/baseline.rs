@@ -173,9 +173,12 @@ fn least_domains(problem: &Problem<'_>, rooms: &[u32]) -> u64 {
             }
         }
         best = best.max(bound);
-        let step = 0.3 / f64::from(1 + round) / rooms.len() as f64;
-        for ((price, used), size) in prices.iter_mut().zip(&used).zip(&sizes) {
-            *price = f64::max(0.0, *price + step * (used - held[size]));
+        // Polyak's steps, towards a little more than was found.
+        let over: Vec<f64> = used.iter().zip(&sizes).map(|(used, size)| used - held[size]).collect();
+        let length: f64 = over.iter().map(|over| over * over).sum();
+        let step = (best * 1.01 + 1.0 - bound) * 0.5 / length.max(1e-9) * 0.999f64.powi(round);
+        for (price, over) in prices.iter_mut().zip(&over) {
+            *price = f64::max(0.0, *price + step * over);
         }
     }
     (best - 1e-6).ceil() as u64

@@ -141,19 +141,10 @@ fn document(name: &str, packing: &Packing) -> String {
     };
     let mut mig: Vec<MigPart> = parts.into_iter().map(part).collect();
     mig.sort_by(|a, b| a.gpus.cmp(&b.gpus));
-    let spec = GpuLayoutSpec {
-        mig: Some(mig),
-        mps: None,
-        time_slicing: None,
-        keep_ready: BTreeMap::new(),
-        retire: false,
-    };
-    let metadata = Metadata {
-        name: name.into(),
-        renamed_from: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-    };
+    let spec =
+        GpuLayoutSpec { mig: Some(mig), mps: None, time_slicing: None, keep_ready: BTreeMap::new(), retire: false };
+    let metadata =
+        Metadata { name: name.into(), renamed_from: None, labels: BTreeMap::new(), annotations: BTreeMap::new() };
     yaml::print([&Body { metadata, spec: Spec::GpuLayout(spec) }])
 }
 
@@ -163,10 +154,7 @@ fn waste(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing) -> f64 {
     let cut = packing.cuts.iter().filter(|cut| !cut.is_empty()).count();
     let there = f64::from(cutting.geometry.compute) * cut as f64 * f64::from(cutting.nodes);
     let unserved = |profile: &MigProfile| packing.unserved.get(profile).copied().unwrap_or(0) * cutting.nodes;
-    let used: u32 = demand
-        .iter()
-        .map(|(profile, count)| size(profile) * count.saturating_sub(unserved(profile)))
-        .sum();
+    let used: u32 = demand.iter().map(|(profile, count)| size(profile) * count.saturating_sub(unserved(profile))).sum();
     if there > 0.0 { (1.0 - f64::from(used) / there).max(0.0) * 100.0 } else { 0.0 }
 }
 
@@ -190,8 +178,8 @@ fn words(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str, lay
     let cut = packing.cuts.iter().filter(|cut| !cut.is_empty()).count();
     let nodes = cutting.nodes;
     let all = cutting.gpus;
-    let mut out = format!("Pool {pool}, {nodes} nodes of {all} GPUs: {cut} of {all} are cut on each, ");
-    out += &format!("{} of them anew; {:.0} % ", packing.changed, waste(cutting, demand, packing));
+    let mut out = format!("Pool {pool}, {nodes} nodes of {all} GPUs: {cut} of each node's are cut, ");
+    out += &format!("{} otherwise than now; {:.0} % ", packing.changed, waste(cutting, demand, packing));
     out += "of what is cut is not asked for.";
     if packing.unserved.is_empty() {
         return out + &format!("\nWrite it beside the pool, with `layout: {layout}` in it.");
@@ -200,9 +188,8 @@ fn words(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str, lay
         .unserved
         .iter()
         .map(|(profile, count)| {
-            let missing = demand.get(profile).map_or(0, |all| {
-                all.saturating_sub((all.div_ceil(nodes) - count) * nodes)
-            });
+            let missing =
+                demand.get(profile).map_or(0, |all| all.saturating_sub((all.div_ceil(nodes) - count) * nodes));
             format!("{missing} of {profile}")
         })
         .collect();

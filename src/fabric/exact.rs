@@ -24,7 +24,9 @@ pub fn solve(state: &State<'_>) -> Option<Vec<Share>> {
     for pool in 0..state.shares.len() {
         all.push(ways(state, pool));
     }
-    let mut search = Search { all, free: free(state), chosen: Vec::new(), best: None, state: state.clone() };
+    let mut state = state.clone();
+    (0..state.shares.len()).for_each(|pool| drop(state.strip(pool)));
+    let mut search = Search { all, free: free(&state), chosen: Vec::new(), best: None, state };
     search.step(0, 0);
     let (_, chosen) = search.best?;
     Some(chosen.iter().zip(&search.all).map(|(at, ways)| ways[*at].share.clone()).collect())
@@ -52,7 +54,9 @@ fn ways_at_most(state: &State<'_>, pool: usize) -> Option<u64> {
 fn ways(state: &State<'_>, pool: usize) -> Vec<Way> {
     let mut shares = Vec::new();
     grow(state, pool, 0, state.problem.pools[pool].nodes, &mut Share::new(), &mut shares);
+    // What a pool costs has nothing to do with where the others are.
     let mut probe = state.clone();
+    (0..state.shares.len()).for_each(|other| drop(probe.strip(other)));
     let mut ways = Vec::new();
     for share in shares.into_iter().filter(|share| is_together(state, pool, share)) {
         probe.put(pool, &share);
@@ -70,7 +74,10 @@ fn grow(state: &State<'_>, pool: usize, group: usize, left: u32, so_far: &mut Sh
     };
     let number = super::tree::number(group);
     let fixed = of(&state.fixed[pool], number);
-    let most = if state.problem.pools[pool].suits[known.class as usize] { known.size.min(left) } else { 0 };
+    let others = |(other, share): (usize, &Share)| if other == pool { 0 } else { of(share, number) };
+    let theirs: u32 = state.fixed.iter().enumerate().map(others).sum();
+    let suits = state.problem.pools[pool].suits[known.class as usize];
+    let most = if suits { (known.size - theirs).min(left) } else { 0 };
     for count in fixed..=most.max(fixed) {
         if count > 0 {
             so_far.push((number, count));

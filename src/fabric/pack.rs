@@ -96,7 +96,8 @@ impl Search<'_> {
             return *value;
         }
         let mut best: Option<(Value, usize)> = None;
-        for cut in 0..self.cuts.len() {
+        // Whole GPUs come last, so that the first ones are cut.
+        for cut in (1..self.cuts.len()).chain([0]) {
             let after = self.after(cut, left);
             let is_kept = self.cuts[cut] == self.now[gpu];
             // Another cut is worth its while only where it serves something, each of its slices.

@@ -10,9 +10,11 @@ use super::problem::{Freedom, Problem, Score};
 use super::state::{Share, State, settle};
 
 /// Leaves and shares that are looked at, in all.
-const WORK: usize = 3_000_000;
+const WORK: usize = 24_000_000;
 /// How often a few pools are put back in another way, at least and at most.
-const TRIES: (usize, usize) = (150, 6_000);
+const TRIES: (usize, usize) = (150, 40_000);
+/// And how often without anything better coming of it.
+const STALE: usize = 6_000;
 /// One in so many changes that cost a little more is kept for a while.
 const BACK: usize = 16;
 /// How often a result is taken as what is there and looked at anew, until nothing changes.
@@ -130,11 +132,13 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut score = state.score();
     let mut best: (Score, Vec<Share>) = (score, state.shares.clone());
+    let mut since = 0;
     for _ in 0..tries {
+        since += 1;
         let unhappy: Vec<usize> = (0..alone.len())
             .filter(|pool| state.cost(*pool) > alone[*pool] || state.placed(*pool) < state.problem.pools[*pool].nodes)
             .collect();
-        if unhappy.is_empty() {
+        if unhappy.is_empty() || since > STALE {
             break;
         }
         let out = ruin(&state, &unhappy, &mut dice);
@@ -155,6 +159,7 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
         score = new;
         if score < best.0 {
             best = (score, state.shares.clone());
+            since = 0;
         }
     }
     adopt(&mut state, &best.1);

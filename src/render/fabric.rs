@@ -45,9 +45,8 @@ impl Shown<'_> {
     /// Nodes of pools that should go elsewhere, in the order of the tree.
     pub fn moves(&self) -> Vec<Move> {
         let both = self.site.spots.iter().zip(&self.placement.hosts).enumerate();
-        let moved = both.filter(|(_, (spot, to))| {
-            spot.standing == Position::Serving && spot.pool.is_some() && spot.pool != **to
-        });
+        let moved = both
+            .filter(|(_, (spot, to))| spot.standing == Position::Serving && spot.pool.is_some() && spot.pool != **to);
         moved.map(|(host, (spot, to))| Move { host, from: spot.pool, to: *to }).collect()
     }
 
@@ -126,12 +125,14 @@ pub fn why(site: &Site, reason: &Reason) -> Vec<String> {
         format!("{} of {}", reason.placed, count(ask.nodes, "node"))
     };
     if reason.placed == 0 {
-        lines.push(format!("none of {nodes}: no host that it may have is free", nodes = ask.nodes));
+        lines.push(format!("none of {}: no host that it may have is free", ask.nodes));
     } else {
         lines.push(format!("{nodes} {}", whereabouts(site, reason)));
     }
-    if let Some(next) = &reason.next {
-        lines.push(format!("  next best: {}", next_best(site, next)));
+    match &reason.next {
+        Some(next) => lines.push(format!("  next best: {}", next_best(site, next))),
+        None if reason.placed > 0 => lines.push("  next best: none, no other host that it may have is free".into()),
+        None => {}
     }
     if reason.placed < ask.nodes {
         let missing = ask.nodes - reason.placed;

@@ -107,6 +107,7 @@ pub fn anything<'a>(tree: &'a Tree, dice: &mut Dice) -> Problem<'a> {
             }
         }
     }
+    let any_order = problem.pools.iter().any(|pool| pool.required);
     for host in &mut problem.hosts {
         host.class = dice.below(classes);
         host.gpus = 8;
@@ -114,8 +115,11 @@ pub fn anything<'a>(tree: &'a Tree, dice: &mut Dice) -> Problem<'a> {
         if dice.below(3) == 0 {
             host.pool = Some(pool);
         }
-        if dice.below(8) == 0 {
-            host.free = Freedom::Out;
+        match dice.below(16) {
+            0 | 1 => host.free = Freedom::Out,
+            // What is fixed may break what is required, and nobody can help it.
+            2 | 3 if !any_order && host.pool.is_some() => host.free = Freedom::Fixed,
+            _ => {}
         }
     }
     problem.prices.moving = u64::from(dice.below(4));

@@ -7,7 +7,7 @@ use crate::fabric::{Tree, place};
 
 /// Six spines of four blocks, and twelve pools that fill so many percent of them.
 fn draw(seed: u64) -> (Tree, Vec<u32>) {
-    let mut dice = Dice(seed * 6_364_136_223_846_793_005);
+    let mut dice = Dice(seed.wrapping_mul(6_364_136_223_846_793_005));
     dice.below(9);
     let block = |dice: &mut Dice| Shape::Hosts(4 + dice.below(13));
     let spine = |dice: &mut Dice| Shape::Domains((0..4).map(|_| block(dice)).collect());
@@ -23,22 +23,24 @@ fn draw(seed: u64) -> (Tree, Vec<u32>) {
     (tree, sizes)
 }
 
-/// By seed: the least cost of crossings.
-const OPTIMUM: &[(u64, u64)] = &[];
+/// By seed: the cost of crossings that HiGHS found in four minutes, and what it proved that nothing is below. Of the
+/// first three it proved less than it found.
+const FOUND: [(u64, u64, u64); 8] =
+    [(1, 7, 5), (2, 10, 9), (3, 12, 10), (4, 9, 9), (5, 7, 7), (6, 6, 6), (7, 7, 7), (8, 6, 6)];
 
 #[test]
 fn twelve_pools_on_twenty_four_blocks_cost_at_most_one_percent_more_than_the_optimum() {
     let (mut ours, mut least) = (0, 0);
     let mut lines = String::new();
-    for (seed, optimum) in OPTIMUM {
-        let (tree, sizes) = draw(*seed);
+    for (seed, found, proved) in FOUND {
+        let (tree, sizes) = draw(seed);
         let placed = place(&plain(&tree, &sizes));
         assert_eq!(placed.score.unplaced, 0);
-        assert!(placed.score.cost >= *optimum, "seed {seed}: better than the optimum is a mistake");
-        writeln!(lines, "seed {seed}: {} and at best {optimum}", placed.score.cost).unwrap();
-        (ours, least) = (ours + placed.score.cost, least + optimum);
+        assert!(placed.score.cost >= proved, "seed {seed}: better than the best is a mistake");
+        writeln!(lines, "seed {seed}: {} and HiGHS {found}", placed.score.cost).unwrap();
+        (ours, least) = (ours + placed.score.cost, least + found);
     }
-    assert!(ours * 100 <= least * 101, "{ours} and at best {least}\n{lines}");
+    assert!(ours * 100 <= least * 101, "{ours} and HiGHS {least}\n{lines}");
 }
 
 /// What `tests/python/placement.py` reads: the blocks of each spine, then the pools.

@@ -15,16 +15,22 @@ pub fn value(problem: &Problem<'_>, hosts: &[Option<u32>]) -> Option<Score> {
     };
     for (number, pool) in problem.pools.iter().enumerate() {
         let mine: Vec<usize> = (0..hosts.len()).filter(|host| hosts[*host] == Some(number as u32)).collect();
-        if mine.len() > pool.nodes as usize {
+        let is_fixed = |host: &usize| {
+            problem.hosts[*host].free == Freedom::Fixed && problem.hosts[*host].pool == Some(number as u32)
+        };
+        let fixed = (0..hosts.len()).filter(is_fixed).count();
+        if mine.len() > fixed.max(pool.nodes as usize) || mine.iter().filter(|host| is_fixed(host)).count() < fixed {
             return None;
         }
         for host in &mine {
             let host = &problem.hosts[*host];
-            if host.free == Freedom::Out || !pool.suits[host.class as usize] {
+            let stays = host.free == Freedom::Fixed;
+            let is_theirs = stays && host.pool != Some(number as u32);
+            if host.free == Freedom::Out || is_theirs || (!stays && !pool.suits[host.class as usize]) {
                 return None;
             }
         }
-        score.unplaced += u64::from(pool.nodes) - mine.len() as u64;
+        score.unplaced += u64::from(pool.nodes).saturating_sub(mine.len() as u64);
         for level in 0..tree.depth() {
             let count = domains(number, level).len() as u64;
             if pool.required && pool.together == Some(level) && count > 1 {
@@ -34,7 +40,8 @@ pub fn value(problem: &Problem<'_>, hosts: &[Option<u32>]) -> Option<Score> {
         }
         let had = |host: &usize| {
             let host = &problem.hosts[*host];
-            host.pool == Some(number as u32) && host.free != Freedom::Out && pool.suits[host.class as usize]
+            let suits = host.free == Freedom::Fixed || pool.suits[host.class as usize];
+            host.pool == Some(number as u32) && host.free != Freedom::Out && suits
         };
         let current = (0..hosts.len()).filter(had).count();
         let kept = mine.iter().filter(|host| had(host)).count();

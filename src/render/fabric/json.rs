@@ -20,9 +20,9 @@ pub fn json(shown: &Shown<'_>) -> Value {
         .iter()
         .map(|reason| {
             let at = reason.pool as usize;
-            let leaves = reason.leaves.iter().map(|(leaf, nodes)| {
-                json!({"path": site.tree.path(site.tree.depth() - 1, *leaf as usize), "nodes": nodes})
-            });
+            let leaves = reason.leaves.iter().map(
+                |(leaf, nodes)| json!({"path": site.tree.path(site.tree.depth() - 1, *leaf as usize), "nodes": nodes}),
+            );
             json!({
                 "name": site.pools[at],
                 "nodes": site.asks[at].nodes,

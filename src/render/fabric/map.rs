@@ -176,14 +176,9 @@ fn legend(shown: &Shown<'_>, width: u32) -> Drawn {
         let pool = u32::try_from(at).unwrap_or(u32::MAX);
         entries.push((spot(Some(pool), Position::Serving), name.to_string()));
     }
-    for standing in [
-        Position::Free,
-        Position::Cordoned,
-        Position::Draining,
-        Position::Sick,
-        Position::Unused,
-        Position::Foreign,
-    ] {
+    for standing in
+        [Position::Free, Position::Cordoned, Position::Draining, Position::Sick, Position::Unused, Position::Foreign]
+    {
         entries.push((spot(None, standing), position(standing).to_string()));
     }
     let drawn = entries.into_iter().map(|(spot, name)| {
