@@ -22,12 +22,15 @@ use tidewright::fabric::place;
 const MOST: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(2), Duration::from_secs(1)];
 /// How far above the least number of crossings.
 const ABOVE: f64 = 0.01;
+/// Gangs to judge by. The search was tuned on seeds 1 to 5, which therefore show nothing.
+const SEEDS: std::ops::RangeInclusive<u64> = 6..=15;
 
 fn main() {
     let mut broken = Vec::new();
     quality(&mut broken);
     println!();
     speed(&mut broken);
+    crowded(&mut broken);
     println!();
     openb::run(&mut broken);
     if !broken.is_empty() {
@@ -50,7 +53,7 @@ fn quality(broken: &mut Vec<String>) {
     for load in [70, 80, 90, 95, 100] {
         let mut sums = [0u64; 4];
         let (mut gangs, mut hosts, mut time) = (0, 0, Duration::ZERO);
-        for seed in 1..=5 {
+        for seed in SEEDS {
             let problem = worlds::gangs(&tree, load, seed);
             gangs += problem.pools.len();
             hosts += problem.pools.iter().map(|pool| pool.nodes).sum::<u32>();
@@ -73,7 +76,7 @@ fn quality(broken: &mut Vec<String>) {
             shown(1),
             shown(2),
             shown(3),
-            time / 5
+            time / SEEDS.count() as u32
         );
         // With not one host free nobody knows how near the least can be had; it is shown.
         if above(1) > ABOVE && load < 100 {
@@ -102,6 +105,17 @@ fn speed(broken: &mut Vec<String>) {
             100_000 if time > MOST[2] => broken.push(format!("100,000 hosts took {time:.1?}")),
             _ => {}
         }
+    }
+}
+
+/// The hard case: it is searched for as long as the search is told to.
+fn crowded(broken: &mut Vec<String>) {
+    let (tree, sizes) = worlds::crowded(10_000, 100);
+    let problem = worlds::problem(&tree, &sizes);
+    let (time, placed) = best(2, || place(&problem));
+    println!("10,000 hosts, uneven leaves, 97 % full, 100 pools: {time:.1?}, cost {}", placed.score.cost);
+    if time > MOST[0] {
+        broken.push(format!("10,000 crowded hosts took {time:.1?}"));
     }
 }
 

@@ -14,6 +14,13 @@ const EMPTY: (f64, f64) = (13.89, 0.2);
 /// What is allocated when 130 % of the GPUs are asked for, at least, in percent.
 const ALLOCATED: f64 = 95.4;
 
+/// How much fragmentation, in thousandths of a GPU, makes no difference: among nodes that are so close the fullest is
+/// taken. Chosen on orders 1 to 3 out of some twenty variants of the rule (20 to 50 do about as well there, 1 does not),
+/// so what is promised is judged on other orders. They are orders of the same trace: of other work it says nothing.
+const CLOSE: f64 = 30.0;
+/// As many as the published mean has, none of which anything was chosen on.
+const ORDERS: std::ops::RangeInclusive<u64> = 4..=13;
+
 /// A shape of the trace: processors, GPUs, thousandths of each, memory.
 type Key = (u64, u32, u32, u64);
 
@@ -85,14 +92,15 @@ pub fn run(broken: &mut Vec<String>) {
         broken.push(format!("the empty openb cluster is {empty:.2} % fragmented, and {} is published", EMPTY.0));
     }
     let (mut sum, mut time) = (0.0, Duration::ZERO);
-    for seed in 1..=3 {
+    let many = ORDERS.count();
+    for seed in ORDERS {
         let start = ProcessTime::now();
         let used = fill(&openb, &typical, total * 1.3, seed) / total * 100.0;
         time += start.elapsed();
-        sum += used / 3.0;
+        sum += used / many as f64;
         println!("openb: 130 % asked for, order {seed}: {used:.2} % allocated");
     }
-    println!("openb: {sum:.2} % on average, {:.1?} each", time / 3);
+    println!("openb: {sum:.2} % on average of {many}, {:.1?} each", time / many as u32);
     if sum < ALLOCATED {
         broken.push(format!("openb at 130 %: {sum:.2} % allocated, and {ALLOCATED} is promised"));
     }
@@ -128,9 +136,8 @@ fn fill(openb: &Openb, typical: &[Shape], most: f64, seed: u64) -> f64 {
                 known[pod][node] = best_gpus(&rooms[node], shape, typical).map(|(grows, _)| grows);
             }
             let Some(grows) = known[pod][node] else { continue };
-            // Among equals the fullest.
             let free: u32 = rooms[node].gpus.iter().sum();
-            let rate = (grows.round() as i64, free, rooms[node].cpu_milli, node);
+            let rate = ((grows / CLOSE).round() as i64, free, rooms[node].cpu_milli, node);
             if best.is_none_or(|least| rate < least) {
                 best = Some(rate);
             }

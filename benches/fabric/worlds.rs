@@ -54,7 +54,7 @@ fn ask(at: usize, nodes: u32) -> Ask {
     }
 }
 
-fn problem<'a>(tree: &'a Tree, sizes: &[u32]) -> Problem<'a> {
+pub fn problem<'a>(tree: &'a Tree, sizes: &[u32]) -> Problem<'a> {
     let host = Host { class: 0, gpus: 8, pool: None, free: Freedom::Usable };
     let pools = sizes.iter().enumerate().map(|(at, nodes)| ask(at, *nodes)).collect();
     Problem { tree, hosts: vec![host; tree.hosts.len()], pools, prices: Prices::doubling(tree.depth()) }
@@ -83,6 +83,29 @@ pub fn pools(tree: &Tree, count: usize, mean: usize) -> Problem<'_> {
     let mean = u32::try_from(mean).unwrap();
     let sizes: Vec<u32> = (0..count).map(|_| mean / 4 + dice.below(mean * 3 / 2)).collect();
     problem(tree, &sizes)
+}
+
+/// The same with leaves of uneven sizes and hardly a host free: here pools get in each other's way.
+pub fn crowded(hosts: usize, pools: usize) -> (Tree, Vec<u32>) {
+    let mut dice = Dice(3);
+    let mut places = Vec::new();
+    let mut leaf = 0;
+    while places.len() < hosts {
+        for _ in 0..(16 + dice.below(17)).min((hosts - places.len()) as u32) {
+            let path = [leaf / 64, leaf / 8, leaf].map(|part| Some(format!("{part:05}"))).to_vec();
+            places.push(Place { host: format!("host-{:06}", places.len()).into(), path });
+        }
+        leaf += 1;
+    }
+    let mut left = u32::try_from(hosts * 97 / 100).unwrap();
+    let mut sizes = Vec::new();
+    for pool in (1..=u32::try_from(pools).unwrap()).rev() {
+        let mean = left / pool;
+        let size = if pool == 1 { left } else { (mean / 4 + dice.below(mean * 3 / 2 + 1)).clamp(1, left - pool + 1) };
+        sizes.push(size);
+        left -= size;
+    }
+    (Tree::grow(&levels(&["spine", "block", "leaf"]), places).0, sizes)
 }
 
 /// The same with everything placed, and one more pool to come.

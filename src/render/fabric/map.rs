@@ -91,11 +91,10 @@ fn boxed(shown: &Shown<'_>, level: usize, domain: usize, above: String) -> Drawn
     let width = inner.width.max(label.min(COLUMNS * STEP)) + 2 * PAD;
     let height = inner.height + NAME + 2 * PAD;
     let letters = ((width - 2 * PAD) / LETTER).max(3) as usize;
-    let short: String = if name.chars().count() > letters {
-        name.chars().take(letters - 1).chain(['…']).collect()
-    } else {
-        name.clone()
-    };
+    // The end of it is what tells it from its neighbours.
+    let cut = name.chars().count().saturating_sub(letters);
+    let short: String =
+        if cut > 0 { ['…'].into_iter().chain(name.chars().skip(cut + 1)).collect() } else { name.clone() };
     let svg = format!(
         "<rect class=\"box\" width=\"{width}\" height=\"{height}\" rx=\"3\"/><text x=\"{PAD}\" y=\"{y}\">{short}<title>\
          {level} {name}</title></text><g transform=\"translate({PAD} {top})\">{inner}</g>",
