@@ -9,6 +9,7 @@ pub mod ids;
 pub mod diag;
 pub mod units;
 pub mod hardware;
+pub mod fabric;
 pub mod fleet;
 pub mod manifest;
 pub mod observed;

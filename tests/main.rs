@@ -10,6 +10,7 @@ mod compile;
 mod controlplane;
 mod crashes;
 mod examples;
+mod fabric;
 mod fleets;
 mod fuzz_corpus;
 mod pages;

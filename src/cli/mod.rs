@@ -7,6 +7,8 @@ mod freeze;
 mod hardware;
 mod init;
 mod lost;
+mod pack;
+mod place;
 mod plan;
 mod quarantine;
 mod replay;
@@ -60,7 +62,7 @@ struct Arguments {
 /// What every verb understands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// As human, json; plan: markdown; validate: github, sarif
+    /// As human, json; plan: markdown; validate: github, sarif; place: svg, html
     #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true)]
     #[arg(value_enum, default_value_t = Output::Human)]
     output: Output,
@@ -80,6 +82,8 @@ enum Output {
     Markdown,
     Github,
     Sarif,
+    Svg,
+    Html,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -119,6 +123,10 @@ enum Verb {
     Sim(sim::Arguments),
     /// Make the plan of a saved input again
     Replay(replay::Arguments),
+    /// Show where pools stand on the fabric and why, or where a gang would go
+    Place(place::Arguments),
+    /// Find the cuts of a pool's GPUs that serve a demand of MIG slices
+    Pack(pack::Arguments),
     /// Show what is known about instance types and GPUs
     Hardware(hardware::Arguments),
     /// Write a small, commented fleet to start from
@@ -169,6 +177,8 @@ pub fn run() -> ExitCode {
         Verb::Man(arguments) => shell::man(&arguments, &common),
         Verb::Validate(arguments) => validate::run(&arguments, &common),
         Verb::Tide(arguments) => tide::run(&arguments, &common),
+        Verb::Place(arguments) => place::run(&arguments, &common),
+        Verb::Pack(arguments) => pack::run(&arguments, &common),
         Verb::Hardware(arguments) => hardware::run(&arguments, &common),
         Verb::Init(arguments) => init::run(&arguments, &common),
         Verb::Schema(arguments) => schema::run(&arguments, &common),

@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     let checked = loaded.check(now);
     let (sources, found) = (&checked.sources, &checked.diagnostics);
     print(&match common.output {
-        Output::Human | Output::Markdown => diagnostics::human(sources, found, colour()),
+        Output::Human | Output::Markdown | Output::Svg | Output::Html => diagnostics::human(sources, found, colour()),
         Output::Json => diagnostics::json(sources, found),
         Output::Github => diagnostics::github(sources, found),
         Output::Sarif => diagnostics::sarif(sources, found),

@@ -22,6 +22,7 @@ pub mod objects;
 pub mod order;
 pub mod others;
 pub mod overfull;
+pub mod placing;
 pub mod reservations;
 pub mod rollout;
 pub mod serving;

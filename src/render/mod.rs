@@ -4,6 +4,7 @@
 //! goes (`cli`).
 
 pub mod diagnostics;
+pub mod fabric;
 pub mod hardware;
 mod ink;
 pub mod plan;

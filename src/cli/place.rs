@@ -1,0 +1,156 @@
+//! `tidewright place`: where pools stand on the fabric and why; or where a gang would go.
+
+use rust_decimal::prelude::ToPrimitive;
+
+use super::plan::near;
+use super::session::{Access, Session};
+use super::{BLOCKED, CHANGES, Common, DONE, Directory, Output, fail, json, print};
+use crate::fabric::collective::Links;
+use crate::fabric::gang::{Answer, Gang, ask};
+use crate::fabric::reasons::reasons;
+use crate::fabric::search::solve;
+use crate::fabric::state::settle;
+use crate::fabric::{Placement, fgd};
+use crate::fleet::standing::NodeShape;
+use crate::hardware::catalogue;
+use crate::ids::LevelName;
+use crate::plan::PlanInput;
+use crate::plan::placing::{Position, Site, shapes, site};
+use crate::render::fabric::{self, Shown};
+use crate::round::Options;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  tidewright place                             where each pool stands, why, and what the next best place would cost
+  tidewright place clusters/demo --output html > map.html
+                                               the map, for a browser
+  tidewright place --gpus 64 --together leaf --required
+                                               where a gang of 64 GPUs would go, or what has to move for it
+  tidewright place --gpus 64 --pool train      the same in one pool
+
+Exit codes: 0 nothing is better elsewhere, or the gang fits; 1 error; 2 moves would pay; 3 the gang does not fit.")]
+pub struct Arguments {
+    #[command(flatten)]
+    directory: Directory,
+    /// A gang of so many GPUs, in whole nodes unless it is smaller than one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    gpus: Option<u32>,
+    /// The level of the fabric that the gang should share
+    #[arg(long, value_name = "LEVEL", requires = "gpus")]
+    together: Option<String>,
+    /// Rather nowhere than across that level
+    #[arg(long, requires = "together")]
+    required: bool,
+    /// Only in this pool
+    #[arg(long, value_name = "NAME", requires = "gpus")]
+    pool: Option<String>,
+    /// Every move and every note
+    #[arg(long)]
+    verbose: bool,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> u8 {
+    let known = match arguments.gpus {
+        Some(_) => &[Output::Human, Output::Json][..],
+        None => &[Output::Human, Output::Json, Output::Svg, Output::Html],
+    };
+    if let Err(code) = common.one_of("place", known) {
+        return code;
+    }
+    show(arguments, common).unwrap_or_else(|code| code)
+}
+
+fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
+    let session = Session::open(&arguments.directory.directory, Access::Look)?;
+    let input = session.input(&Options::default())?;
+    let site = site(&input);
+    match arguments.gpus {
+        Some(gpus) => gang(arguments, common, &input, &site, gpus),
+        None => Ok(pools(arguments, common, &input, &site)),
+    }
+}
+
+fn pools(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site) -> u8 {
+    let problem = site.problem();
+    let (state, stay) = solve(&problem);
+    let placement = Placement { hosts: settle(&state), score: state.score(), stay };
+    let reasons = reasons(&state);
+    let shown = Shown {
+        fleet: input.target.standing.fleet.as_str(),
+        site,
+        placement: &placement,
+        reasons: &reasons,
+        fragmented: fragmented(input, site),
+        verbose: arguments.verbose,
+    };
+    print(&match common.output {
+        Output::Json => json(&fabric::json(&shown)),
+        Output::Svg => fabric::svg(&shown),
+        Output::Html => fabric::html(&shown),
+        _ => fabric::human(&shown),
+    });
+    if shown.moves().is_empty() { DONE } else { CHANGES }
+}
+
+fn gang(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site, gpus: u32) -> Result<u8, u8> {
+    let level = arguments.together.as_ref().map(|name| {
+        site.tree.level(&LevelName::from(name.as_str())).ok_or_else(|| {
+            let levels: Vec<&str> = site.tree.levels.iter().map(|level| level.as_str()).collect();
+            fail(&format!("the fabric has no level `{name}`: {}", near(name, "level", &levels)))
+        })
+    });
+    let pool = arguments.pool.as_ref().map(|name| {
+        site.pools.iter().position(|pool| pool.as_str() == name).ok_or_else(|| {
+            let pools: Vec<&str> = site.pools.iter().map(|pool| pool.as_str()).collect();
+            fail(&format!("the fleet has no pool `{name}`: {}", near(name, "pool", &pools)))
+        })
+    });
+    let asked = Gang { gpus, together: level.transpose()?, required: arguments.required };
+    let pool = pool.transpose()?.and_then(|pool| u32::try_from(pool).ok());
+    let (seats, work) = site.seats(pool);
+    if !seats.iter().any(|seat| seat.open) {
+        return Err(fail("no node with whole GPUs is in service yet: `tidewright apply` brings them"));
+    }
+    let shape = pool.or_else(|| seats.iter().find(|seat| seat.open).map(|seat| seat.kind));
+    let shape = shape.and_then(|pool| input.target.standing.pools.get(site.pools.get(pool as usize)?));
+    let links = shape.map_or(Links::USUAL, |pool| links(&pool.shape));
+    let answer = ask(&site.tree, &seats, &asked, &links);
+    print(&match common.output {
+        Output::Json => json(&fabric::gang_json(site, &asked, &answer, &work)),
+        _ => fabric::gang(site, &asked, &answer, &work),
+    });
+    Ok(if matches!(answer, Answer::Fits(_)) { DONE } else { BLOCKED })
+}
+
+/// What the catalogue knows of the links of a node, and what is usual for the rest.
+fn links(shape: &NodeShape) -> Links {
+    let catalogue = catalogue();
+    let gpus = shape.gpus.max(1);
+    let gpu = shape.gpu.as_ref().and_then(|model| catalogue.gpus.get(model));
+    let inside = gpu.and_then(|gpu| gpu.nvlink.as_ref()).and_then(|link| link.one_way_gb_s.0.to_f64());
+    let network = catalogue.types.get(&shape.instance_type).and_then(|node| node.network.as_ref());
+    // Gbit/s of the whole node.
+    let outside = network.and_then(|network| network.gbps.0.to_f64()).map(|gbps| gbps / 8.0 / f64::from(gpus));
+    Links {
+        gpus_a_host: gpus,
+        inside: inside.unwrap_or(Links::USUAL.inside),
+        outside: outside.filter(|outside| *outside > 0.0).unwrap_or(Links::USUAL.outside),
+    }
+}
+
+/// What of the free GPUs on serving nodes the work that is seen cannot use.
+fn fragmented(input: &PlanInput, site: &Site) -> Option<(f64, f64)> {
+    let shapes = shapes(input);
+    if shapes.is_empty() {
+        return None;
+    }
+    let serving = site.spots.iter().filter(|spot| spot.standing == Position::Serving);
+    let rooms = serving.map(|spot| fgd::Room { cpu_milli: 0, gpus: vec![1_000; spot.free as usize], model: 0 });
+    let (mut lost, mut free) = (0.0, 0.0);
+    for room in rooms {
+        lost += fgd::fragmented(&room, &shapes);
+        free += room.gpus.iter().map(|gpu| f64::from(*gpu)).sum::<f64>();
+    }
+    Some((lost, free))
+}

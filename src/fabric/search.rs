@@ -1,0 +1,234 @@
+//! All pools together: the best placement where that can be found by looking at all, else a good one.
+//!
+//! Begins with what is there, adds what is missing, and then takes a few pools out again and puts them back in another
+//! way, for as long as it is told to; what is worth less than before is undone. The same problem gives the same
+//! placement: chance comes from a fixed seed, and effort is counted in steps and not in time.
+
+use super::exact;
+use super::insert::{Scratch, Style, insert, insert_own};
+use super::problem::{Freedom, Problem, Score};
+use super::state::{Share, State, settle};
+
+/// Leaves and shares that are looked at, in all: on a fleet of up to so many leaves, and on a larger one, which gets
+/// a little worse a placement in a tenth of the time.
+const WORK: usize = 24_000_000;
+const MANY_LEAVES: usize = 200;
+const WORK_OF_MANY: usize = 1_000_000;
+/// How often a few pools are put back in another way, at least and at most.
+const TRIES: (usize, usize) = (150, 40_000);
+/// And how often without anything better coming of it.
+const STALE: usize = 6_000;
+/// One in so many changes that cost a little more is kept for a while.
+const BACK: usize = 16;
+/// How often a result is taken as what is there and looked at anew, until nothing changes.
+const ROUNDS: usize = 8;
+
+/// Where every pool goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placement {
+    /// By host, as in the tree: the pool that it is to serve.
+    pub hosts: Vec<Option<u32>>,
+    pub score: Score,
+    /// What would be so if nothing moved.
+    pub stay: Score,
+}
+
+pub fn place(problem: &Problem<'_>) -> Placement {
+    let (state, stay) = solve(problem);
+    Placement { hosts: settle(&state), score: state.score(), stay }
+}
+
+/// The placement as counts, and the score of one that moves nothing.
+pub fn solve<'a>(problem: &'a Problem<'a>) -> (State<'a>, Score) {
+    let mut scratch = Scratch::default();
+    let start = begin(problem, &mut scratch);
+    let stay = start.score();
+    let mut best = improve(start, &mut scratch);
+    for _ in 1..ROUNDS {
+        // Whoever plans again finds this placement there, and shall not move anything then.
+        let mut next = problem.clone();
+        for (host, pool) in next.hosts.iter_mut().zip(settle(&best)) {
+            if host.free == Freedom::Usable {
+                host.pool = pool;
+            }
+        }
+        let again = improve(begin(&next, &mut scratch), &mut scratch);
+        if again.shares == best.shares {
+            break;
+        }
+        let mut adopted = best.clone();
+        adopt(&mut adopted, &again.shares);
+        if adopted.score() >= best.score() {
+            break;
+        }
+        best = adopted;
+    }
+    (best, stay)
+}
+
+fn adopt(state: &mut State<'_>, shares: &[Share]) {
+    for pool in 0..shares.len() {
+        state.strip(pool);
+    }
+    for (pool, share) in shares.iter().enumerate() {
+        state.put(pool, share);
+    }
+}
+
+/// What is there, and what is missing added to it.
+pub fn begin<'a>(problem: &'a Problem<'a>, scratch: &mut Scratch) -> State<'a> {
+    let mut empty = State::new(problem);
+    let keep = Style { keep: true, ..Style::default() };
+    let orders = [by_scarcity(&empty), by_size(problem)];
+    // Everybody keeps what they have before anybody gets more.
+    for pool in by_size(problem) {
+        if !empty.own[pool].is_empty() {
+            insert_own(&mut empty, pool, scratch);
+        }
+    }
+    let mut best: Option<State<'a>> = None;
+    for (at, order) in orders.iter().enumerate() {
+        if at > 0 && orders[at] == orders[0] {
+            continue;
+        }
+        for style in [keep, Style { small: true, ..keep }] {
+            let mut state = empty.clone();
+            order.iter().for_each(|pool| insert(&mut state, *pool, style, scratch));
+            if best.as_ref().is_none_or(|best| state.score() < best.score()) {
+                best = Some(state);
+            }
+        }
+    }
+    best.unwrap_or(empty)
+}
+
+/// Those first that may only be in few places, then the large ones.
+fn by_scarcity(state: &State<'_>) -> Vec<usize> {
+    let problem = state.problem;
+    let suited = |pool: &usize| -> u32 {
+        let suits = |group: &&super::state::Group| problem.pools[*pool].suits[group.class as usize];
+        state.groups.iter().filter(suits).map(|group| group.size).sum()
+    };
+    let mut order: Vec<usize> = (0..problem.pools.len()).collect();
+    order.sort_by_cached_key(|pool| {
+        let ask = &problem.pools[*pool];
+        (!ask.required, suited(pool), std::cmp::Reverse(ask.nodes), *pool)
+    });
+    order
+}
+
+fn by_size(problem: &Problem<'_>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..problem.pools.len()).collect();
+    order.sort_by_key(|pool| (std::cmp::Reverse(problem.pools[*pool].nodes), *pool));
+    order
+}
+
+fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
+    if let Some(shares) = exact::solve(&state) {
+        adopt(&mut state, &shares);
+        return state;
+    }
+    let alone = alone(&state, scratch);
+    let entries: usize = state.shares.iter().map(Vec::len).sum();
+    let work = state.problem.tree.leaves() * 3 + entries;
+    let most = if state.problem.tree.leaves() > MANY_LEAVES { WORK_OF_MANY } else { WORK };
+    let tries = (most / work.max(1)).clamp(TRIES.0, TRIES.1);
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut score = state.score();
+    let mut best: (Score, Vec<Share>) = (score, state.shares.clone());
+    let mut since = 0;
+    for _ in 0..tries {
+        since += 1;
+        let unhappy: Vec<usize> = (0..alone.len())
+            .filter(|pool| state.cost(*pool) > alone[*pool] || state.placed(*pool) < state.problem.pools[*pool].nodes)
+            .collect();
+        if unhappy.is_empty() || since > STALE {
+            break;
+        }
+        let out = ruin(&state, &unhappy, &mut dice);
+        let before: Vec<Share> = out.iter().map(|pool| state.strip(*pool)).collect();
+        for pool in &out {
+            let style = Style { keep: dice.below(4) == 0, largest: dice.below(3) == 0, small: dice.below(2) == 0 };
+            insert(&mut state, *pool, style, scratch);
+        }
+        let new = state.score();
+        // A step back now and then leads out of where no single step helps.
+        let is_near = (new.unplaced, new.shared) == (score.unplaced, score.shared) && new.cost <= score.cost + 1;
+        let is_better = new <= score || (is_near && dice.below(BACK) == 0);
+        if !is_better || !exact::keeps_orders(&state) {
+            out.iter().for_each(|pool| drop(state.strip(*pool)));
+            out.iter().zip(&before).for_each(|(pool, share)| state.put(*pool, share));
+            continue;
+        }
+        score = new;
+        if score < best.0 {
+            best = (score, state.shares.clone());
+            since = 0;
+        }
+    }
+    adopt(&mut state, &best.1);
+    state
+}
+
+/// By pool: what it would cost if it had all to itself.
+fn alone(state: &State<'_>, scratch: &mut Scratch) -> Vec<u64> {
+    let mut empty = state.clone();
+    for pool in 0..state.shares.len() {
+        empty.strip(pool);
+    }
+    let mut costs = Vec::new();
+    for pool in 0..state.shares.len() {
+        insert(&mut empty, pool, Style::default(), scratch);
+        let least = empty.cost(pool) - empty.moves(pool) * state.problem.prices.moving;
+        costs.push(least);
+        empty.strip(pool);
+        empty.weigh(pool);
+    }
+    costs
+}
+
+/// An unhappy pool and a few others, in the order in which they are put back.
+fn ruin(state: &State<'_>, unhappy: &[usize], dice: &mut Dice) -> Vec<usize> {
+    let pools = state.shares.len();
+    let first = unhappy[dice.below(unhappy.len())];
+    let mut out = vec![first];
+    let many = 1 + dice.below(7);
+    let near: Vec<usize> = if dice.below(3) > 0 {
+        let depth = state.problem.tree.depth();
+        let level = if dice.below(3) > 0 { depth - 1 } else { dice.below(depth) };
+        let domains = state.domains(first, level);
+        let is_near = |pool: &usize| {
+            *pool != first && state.domains(*pool, level).iter().any(|at| domains.binary_search(at).is_ok())
+        };
+        (0..pools).filter(is_near).collect()
+    } else {
+        unhappy.to_vec()
+    };
+    for _ in 0..many {
+        let pick = if near.is_empty() { dice.below(pools) } else { near[dice.below(near.len())] };
+        if !out.contains(&pick) {
+            out.push(pick);
+        }
+    }
+    match dice.below(3) {
+        0 => out.sort_by_key(|pool| (std::cmp::Reverse(state.problem.pools[*pool].nodes), *pool)),
+        1 => out.reverse(),
+        _ => {
+            let swap = dice.below(out.len());
+            out.swap(0, swap);
+        }
+    }
+    out
+}
+
+/// Chance that is the same every time (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from((self.0 >> 11) % most.max(1) as u64).unwrap_or(0)
+    }
+}

@@ -1,0 +1,331 @@
+//! The fleet on its fabric: where every node hangs, what may be done with it, and which pools it suits.
+//!
+//! Reads the input and decides nothing: what follows from it is asked of `fabric`. Nodes that are there, and places of
+//! reservations that nobody uses yet, whose topology is known before anything is launched in them. Used by
+//! `tidewright place`.
+
+use std::collections::BTreeMap;
+
+use super::layout::misfit;
+use super::types::PlanInput;
+use super::view::{PoolView, View};
+use crate::effect::marks::{GPU_COUNT, HANDS_OFF};
+use crate::fabric::fgd::Shape;
+use crate::fabric::gang::Seat;
+use crate::fabric::sources::{by_declaration, by_labels, by_network};
+use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
+use crate::fleet::pool::Source;
+use crate::fleet::standing::Standing;
+use crate::ids::{NodeName, PoolName, ReservationId};
+use crate::observed::{InstanceSeen, Market, NodeSeen, ReservationState};
+
+/// What whole GPUs are called.
+const WHOLE: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron"];
+
+#[derive(Clone, Debug)]
+pub struct Site {
+    pub tree: Tree,
+    pub notes: Vec<Note>,
+    /// As the hosts of the tree.
+    pub spots: Vec<Spot>,
+    /// As they are numbered in spots and asks.
+    pub pools: Vec<PoolName>,
+    pub asks: Vec<Ask>,
+    /// By pool: what there is to choose.
+    pub choices: Vec<Choice>,
+    hosts: Vec<Host>,
+    /// Whether the fleet says anything about its fabric.
+    pub is_known: bool,
+}
+
+/// One host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spot {
+    pub pool: Option<u32>,
+    pub standing: Position,
+    pub gpus: u32,
+    /// Whole GPUs that no pod asked for; of cut GPUs none.
+    pub free: u32,
+    /// The work on it, by name.
+    pub work: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Position {
+    /// Serves a pool.
+    Serving,
+    /// Could serve one.
+    Free,
+    /// Closed by somebody.
+    Cordoned,
+    /// Being emptied, or kept empty, by us.
+    Draining,
+    /// Not ready, or in quarantine.
+    Sick,
+    /// A place of a reservation in which nothing runs.
+    Unused,
+    /// Somebody else's.
+    Foreign,
+}
+
+/// What can be chosen for a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// Which nodes belong to it.
+    Nodes,
+    /// Reservation, zone and placement group before a launch; which node serves which pool after it.
+    Launches,
+}
+
+/// What is gathered of one host before the tree is grown.
+struct Found {
+    place: Place,
+    spot: Spot,
+    suits: Vec<bool>,
+    free: Freedom,
+}
+
+/// The fleet of an input on its fabric.
+pub fn site(input: &PlanInput) -> Site {
+    let view = View::new(input);
+    let standing = &*input.target.standing;
+    let pools: Vec<&PoolView<'_>> = view.pools.values().collect();
+    let mut found = nodes(&view, &pools);
+    found.append(&mut unused(&view, &pools));
+    let levels: Vec<_> = standing.levels.iter().map(|level| level.name.clone()).collect();
+    let places = found.iter().map(|one| one.place.clone()).collect();
+    let (tree, notes) = Tree::grow(&levels, places);
+    let mut by_name: BTreeMap<NodeName, Found> = found.into_iter().map(|one| (one.place.host.clone(), one)).collect();
+    let mut classes: BTreeMap<(Vec<bool>, u32), u32> = BTreeMap::new();
+    let (mut spots, mut hosts) = (Vec::new(), Vec::new());
+    for name in &tree.hosts {
+        let Some(one) = by_name.remove(name) else { continue };
+        let next = u32::try_from(classes.len()).unwrap_or(u32::MAX);
+        let class = *classes.entry((one.suits, one.spot.gpus)).or_insert(next);
+        hosts.push(Host { class, gpus: one.spot.gpus, pool: one.spot.pool, free: one.free });
+        spots.push(one.spot);
+    }
+    let mut suits: Vec<(u32, Vec<bool>)> = classes.into_iter().map(|((suits, _), class)| (class, suits)).collect();
+    suits.sort_unstable();
+    let asks = (0..pools.len()).map(|at| ask(&tree, &pools, at, suits.iter().map(|(_, suits)| suits[at]).collect()));
+    Site {
+        asks: asks.collect(),
+        choices: pools.iter().map(|pool| choice(pool)).collect(),
+        pools: pools.iter().map(|pool| pool.name.clone()).collect(),
+        is_known: !levels.is_empty(),
+        tree,
+        notes,
+        spots,
+        hosts,
+    }
+}
+
+impl Site {
+    pub fn problem(&self) -> Problem<'_> {
+        let prices = Prices::doubling(self.tree.depth());
+        Problem { tree: &self.tree, hosts: self.hosts.clone(), pools: self.asks.clone(), prices }
+    }
+
+    /// The hosts as a gang sees them: those that serve a pool, of one pool or of all.
+    pub fn seats(&self, pool: Option<u32>) -> (Vec<Seat>, Vec<String>) {
+        let mut names: Vec<String> = Vec::new();
+        let mut seats = Vec::new();
+        for spot in &self.spots {
+            let mut work = Vec::new();
+            for name in &spot.work {
+                let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
+                    names.push(name.clone());
+                    names.len() - 1
+                });
+                work.push(u32::try_from(at).unwrap_or(u32::MAX));
+            }
+            let kind = spot.pool.unwrap_or(u32::try_from(self.pools.len()).unwrap_or(u32::MAX - 1));
+            let is_open = spot.standing == Position::Serving && pool.is_none_or(|pool| spot.pool == Some(pool));
+            seats.push(Seat { kind, gpus: spot.gpus, free: spot.free, open: is_open && spot.gpus > 0, work });
+        }
+        (seats, names)
+    }
+
+    /// Free GPUs by host if pools had these hosts: those of hosts that no pool has and any could.
+    pub fn free_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
+        let free = |(host, pool): (&Host, &Option<u32>)| {
+            if pool.is_none() && host.free == Freedom::Usable { host.gpus } else { 0 }
+        };
+        self.hosts.iter().zip(pools).map(free).collect()
+    }
+
+    /// Which pool has which host now.
+    pub fn now(&self) -> Vec<Option<u32>> {
+        self.spots.iter().map(|spot| spot.pool).collect()
+    }
+}
+
+fn ask(tree: &Tree, pools: &[&PoolView<'_>], at: usize, suits: Vec<bool>) -> Ask {
+    let pool = pools[at];
+    let placement = pool.spec.placement.as_ref();
+    let together = placement.and_then(|placement| tree.level(placement.together.as_ref()?));
+    let number = |name: &PoolName| pools.iter().position(|pool| pool.name == name);
+    let apart = placement.iter().flat_map(|placement| &placement.apart_from).filter_map(number);
+    Ask {
+        name: pool.name.clone(),
+        nodes: pool.target.nodes,
+        suits,
+        together,
+        required: together.is_some() && placement.is_some_and(|placement| placement.required),
+        apart: apart.filter(|other| *other != at).filter_map(|other| u32::try_from(other).ok()).collect(),
+    }
+}
+
+fn choice(pool: &PoolView<'_>) -> Choice {
+    let is_there = |source: &Source| matches!(source, Source::Existing { .. });
+    if pool.spec.capacity.iter().all(is_there) { Choice::Nodes } else { Choice::Launches }
+}
+
+/// Nodes of the cluster that serve a pool, could serve one, or have GPUs.
+fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
+    let mut of_node: BTreeMap<&NodeName, (u32, Option<&InstanceSeen>)> = BTreeMap::new();
+    for (number, pool) in pools.iter().enumerate() {
+        for slot in &pool.slots {
+            if let Some((name, _)) = slot.node {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                of_node.insert(name, (number, slot.instance.map(|(_, seen)| seen)));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for (name, node) in view.input.observed.cluster.nodes.seen() {
+        let served = of_node.get(name).copied();
+        let pool = served.map(|(pool, _)| pool);
+        let suits: Vec<bool> = (pools.iter().enumerate())
+            .map(|(at, other)| {
+                pool == u32::try_from(at).ok() || suits(view, other, node, served.and_then(|(_, seen)| seen))
+            })
+            .collect();
+        let whole = whole(node);
+        let asked = pool.and_then(|pool| pools.get(pool as usize)).map_or(0, |pool| pool.spec.shape.gpus);
+        let gpus = node.labels.get(GPU_COUNT).and_then(|count| count.parse().ok()).unwrap_or(whole).max(asked);
+        if gpus == 0 && pool.is_none() && !suits.contains(&true) {
+            continue;
+        }
+        let position = position(view, name, node, pool, suits.contains(&true));
+        let used: i64 = view.harm.pods_on(name).iter().map(|pod| asked_for(&pod.requests)).sum();
+        let free = whole.saturating_sub(u32::try_from(used).unwrap_or(0));
+        let spot = Spot { pool, standing: position, gpus, free, work: view.harm.work_on(name).into_iter().collect() };
+        let is_held = node.annotations.contains_key(HANDS_OFF);
+        let free = match position {
+            Position::Serving if is_held => Freedom::Fixed,
+            Position::Serving | Position::Free => Freedom::Usable,
+            _ => Freedom::Out,
+        };
+        let place = place(view.standing, name, node, served.and_then(|(_, seen)| seen));
+        found.push(Found { place, spot, suits, free });
+    }
+    found
+}
+
+fn place(standing: &Standing, name: &NodeName, node: &NodeSeen, instance: Option<&InstanceSeen>) -> Place {
+    let levels = standing.levels.len();
+    if let Some(declared) = &standing.declared {
+        return by_declaration(levels, name, declared);
+    }
+    let keys: Vec<Option<&str>> = standing.levels.iter().map(|level| level.node_label.as_deref()).collect();
+    let labelled = by_labels(&keys, name, &node.labels);
+    match instance {
+        Some(instance) => labelled.or(by_network(levels, name, &instance.network)),
+        None => labelled,
+    }
+}
+
+fn position(view: &View<'_>, name: &NodeName, node: &NodeSeen, pool: Option<u32>, suits: bool) -> Position {
+    let head = &view.input.ledger.head;
+    let is_marked = node.annotations.contains_key(crate::effect::marks::CORDON);
+    if !node.ready || head.quarantined.contains_key(name) {
+        Position::Sick
+    } else if head.drains.contains_key(name) || is_marked {
+        Position::Draining
+    } else if node.unschedulable {
+        Position::Cordoned
+    } else if pool.is_some() {
+        Position::Serving
+    } else if suits {
+        Position::Free
+    } else {
+        Position::Foreign
+    }
+}
+
+/// Whether a pool could have a node: by the labels of nodes that exist, or because it is launched from the same source.
+fn suits(view: &View<'_>, pool: &PoolView<'_>, node: &NodeSeen, instance: Option<&InstanceSeen>) -> bool {
+    let has = |source: &Source| match (source, instance) {
+        (Source::Existing { labels }, None) => {
+            labels.iter().all(|(key, value)| node.labels.get(key) == Some(value)) && misfit(pool, node).is_none()
+        }
+        (_, None) => false,
+        (source, Some(instance)) => {
+            instance.instance_type == pool.spec.shape.instance_type
+                && match source {
+                    Source::Reservation(name) => {
+                        let id = super::reservations::id_of(view.input, name);
+                        id.is_some() && instance.reservation == id
+                    }
+                    Source::OnDemand { .. } => instance.market == Market::OnDemand,
+                    Source::Spot { .. } => instance.market == Market::Spot,
+                    Source::Existing { .. } => false,
+                }
+        }
+    };
+    let zones = view.standing.zones(pool.spec);
+    let in_zone = instance.is_none_or(|instance| zones.is_empty() || zones.contains(&instance.zone));
+    in_zone && pool.spec.capacity.iter().any(has)
+}
+
+/// Places of reservations in which nothing runs.
+fn unused(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
+    let levels = view.standing.levels.len();
+    let mut found = Vec::new();
+    for (name, spec) in &view.standing.reservations {
+        let id: Option<ReservationId> = super::reservations::id_of(view.input, name);
+        let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
+        let Some(seen) = seen.filter(|seen| seen.state == ReservationState::Active) else { continue };
+        let takes = |pool: &&PoolView<'_>| {
+            let has = |source: &Source| matches!(source, Source::Reservation(held) if held == name);
+            pool.spec.capacity.iter().any(has)
+        };
+        let suits: Vec<bool> = pools.iter().map(takes).collect();
+        for number in 1..=seen.available {
+            let host: NodeName = format!("{name} {number}").into();
+            let place = by_network(levels, &host, &seen.network);
+            let gpus = spec.shape.gpus;
+            let spot = Spot { pool: None, standing: Position::Unused, gpus, free: gpus, work: Vec::new() };
+            let free = if suits.contains(&true) { Freedom::Usable } else { Freedom::Out };
+            found.push(Found { place, spot, suits: suits.clone(), free });
+        }
+    }
+    found
+}
+
+/// The GPUs that a node shows whole.
+fn whole(node: &NodeSeen) -> u32 {
+    u32::try_from(asked_for(&node.allocatable)).unwrap_or(0)
+}
+
+fn asked_for(amounts: &BTreeMap<crate::ids::ResourceName, i64>) -> i64 {
+    WHOLE.iter().filter_map(|name| amounts.get(*name)).sum()
+}
+
+/// The shapes of the work that is there, by GPUs alone: how many each pod asks for.
+pub fn shapes(input: &PlanInput) -> Vec<Shape> {
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for pod in input.observed.cluster.pods.seen().iter().filter(|pod| pod.counts()) {
+        let gpus = u32::try_from(asked_for(&pod.requests)).unwrap_or(0);
+        if gpus > 0 {
+            *counts.entry(gpus).or_insert(0) += 1;
+        }
+    }
+    let all: u32 = counts.values().sum();
+    let shape = |(gpus, count): (u32, u32)| {
+        let part = f64::from(count) / f64::from(all);
+        Shape { cpu_milli: 0, gpus, milli: 1_000, models: Vec::new(), part }
+    };
+    counts.into_iter().map(shape).collect()
+}

@@ -1,0 +1,154 @@
+//! Placement beside what others do, and the verbs `place` and `pack` as a person meets them.
+
+#[path = "../benches/fabric/baseline.rs"]
+mod baseline;
+
+use std::path::Path;
+
+use serde_json::Value;
+use tidewright::fabric::{Ask, Freedom, Host, Place, Prices, Problem, Tree, place};
+use tidewright::ids::LevelName;
+
+use crate::verbs::{Answer, run};
+
+/// Numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        u32::try_from((self.0 >> 11) % u64::from(most)).unwrap()
+    }
+}
+
+fn tree(dice: &mut Dice) -> Tree {
+    let mut places = Vec::new();
+    for block in 0..4 {
+        for leaf in 0..6 {
+            for host in 0..2 + dice.below(7) {
+                let path = vec![Some(format!("b{block}")), Some(format!("b{block}-l{leaf}"))];
+                places.push(Place { host: format!("h-{block}-{leaf}-{host}").into(), path });
+            }
+        }
+    }
+    Tree::grow(&["block", "leaf"].map(LevelName::from), places).0
+}
+
+#[test]
+fn no_placement_has_more_crossings_than_kueues_best_fit_and_slurms_rule() {
+    let mut fewer = 0;
+    for seed in 1..=12 {
+        let mut dice = Dice(seed * 7919);
+        let tree = tree(&mut dice);
+        let mut left = u32::try_from(tree.hosts.len()).unwrap() * (60 + dice.below(36)) / 100;
+        let mut pools = Vec::new();
+        while left > 0 {
+            let nodes = [1, 2, 3, 5, 8, 12, 16][dice.below(7) as usize].min(left);
+            let name = format!("gang-{}", pools.len()).into();
+            pools.push(Ask { name, nodes, suits: vec![true], together: None, required: false, apart: Vec::new() });
+            left -= nodes;
+        }
+        let host = Host { class: 0, gpus: 8, pool: None, free: Freedom::Usable };
+        let prices = Prices { crossing: vec![1; 2], asked: 1, moving: 2 };
+        let problem = Problem { tree: &tree, hosts: vec![host; tree.hosts.len()], pools, prices };
+        let placed = place(&problem);
+        let ours = baseline::crossings(&tree, &baseline::of_hosts(&tree, problem.pools.len(), &placed.hosts));
+        assert_eq!((placed.score.unplaced, placed.score.cost), (0, ours), "seed {seed}");
+        let theirs =
+            [baseline::kueue(&problem), baseline::slurm(&problem)].map(|taken| baseline::crossings(&tree, &taken));
+        assert!(theirs.iter().all(|theirs| ours <= *theirs), "seed {seed}: {ours} and {theirs:?}");
+        assert!(baseline::at_least(&problem) <= ours, "seed {seed}: nobody is below the least");
+        fewer += u32::from(ours < theirs[0]);
+    }
+    assert!(fewer > 0, "the same as Kueue every time shows nothing");
+}
+
+/// The example whose fabric is declared in a file, with its pools full.
+fn declared() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/declared-fabric")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), directory.path().join(file.file_name())).unwrap();
+    }
+    assert_eq!(run(directory.path(), &["apply", "--until-converged", "--yes"]).code, 0);
+    directory
+}
+
+#[test]
+fn place_tells_where_pools_stand_why_and_what_would_be_better() {
+    let directory = declared();
+    let Answer { code, out, err } = run(directory.path(), &["place", "--output", "json"]);
+    let told: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    assert_eq!(told["format_version"], "1.0");
+    assert_eq!(told["levels"], serde_json::json!(["spine", "leaf"]));
+    assert_eq!(told["hosts"].as_array().unwrap().len(), 12);
+    // All that it says of a required level holds in what it proposes.
+    let pools = told["pools"].as_array().unwrap();
+    let train = pools.iter().find(|pool| pool["name"] == "train").unwrap();
+    assert_eq!((&train["placed"], &train["fragments"][0]), (&Value::from(8), &Value::from(1)), "{out}");
+    let moved = told["hosts"].as_array().unwrap().iter().filter(|host| host["pool"] != host["should_be"]).count();
+    assert_eq!(code, if moved > 0 { 2 } else { 0 }, "{out}");
+    let Answer { out, .. } = run(directory.path(), &["place"]);
+    for says in ["12 nodes with 96 GPUs on 2 × spine and 3 × leaf", "train  8 nodes", "next best", "FREE SLOTS"] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+    assert_eq!(out.contains("Moves that pay for themselves"), moved > 0, "{out}");
+}
+
+#[test]
+fn place_tells_where_a_gang_goes_or_why_it_does_not() {
+    let directory = declared();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    let Answer { code, out, err } = run(&["place", "--gpus", "16", "--together", "leaf", "--pool", "train"]);
+    assert!(code == 0 && out.contains("16 GPUs fit now: 2 nodes of pool train"), "{out}{err}");
+    let Answer { code, out, err } = run(&["place", "--gpus", "64", "--together", "leaf", "--required"]);
+    assert!(code == 3 && out.contains("They never will: without any work the largest has"), "{out}{err}");
+    let Answer { code, err, .. } = run(&["place", "--gpus", "8", "--together", "lef"]);
+    assert!(code == 1 && err.contains("did you mean `leaf`?"), "{err}");
+    let Answer { code, err, .. } = run(&["place", "--gpus", "8", "--output", "svg"]);
+    assert!(code == 1 && err.contains("has no output `svg`"), "{err}");
+}
+
+#[test]
+fn the_map_has_a_cell_for_every_node_and_reads_without_colour() {
+    let directory = declared();
+    for format in ["svg", "html"] {
+        let Answer { out, err, .. } = run(directory.path(), &["place", "--output", format]);
+        for node in 1..=12 {
+            assert!(out.contains(&format!("<title>gpu-{node:02}: serving, pool ")), "{format} gpu-{node:02}: {err}");
+        }
+        // A letter for each pool, in its cells and in the legend; a style for dark readers.
+        assert_eq!(out.matches(">A</text>").count(), 1 + 4, "{format}");
+        assert_eq!(out.matches(">B</text>").count(), 1 + 8, "{format}");
+        assert!(out.contains("prefers-color-scheme:dark") && out.matches("<g").count() == out.matches("</g>").count());
+    }
+}
+
+#[test]
+fn pack_writes_a_layout_that_the_language_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("clusters/demo")).unwrap() {
+        let file = file.unwrap();
+        if file.path().extension().is_some_and(|ending| ending == "yaml") {
+            std::fs::copy(file.path(), directory.path().join(file.file_name())).unwrap();
+        }
+    }
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    let Answer { code, out, err } = run(&["pack", "--demand", "1g.10gb=40,3g.40gb=6", "--pool", "serve"]);
+    assert!(code == 0 && out.contains("kind: GpuLayout") && err.contains("layout: serve-slices"), "{out}{err}");
+    std::fs::write(directory.path().join("packed.yaml"), &out).unwrap();
+    let Answer { code, err, .. } = run(&["validate"]);
+    assert_eq!(code, 0, "{err}");
+    let Answer { code, err, .. } = run(&["pack", "--demand", "3g.40gb=500", "--pool", "serve"]);
+    assert!(code == 3 && err.contains("nodes would be enough"), "{err}");
+    for (demand, pool, says) in [
+        ("3g.41gb=1", "serve", "did you mean `3g.40gb`?"),
+        ("1g.10gb", "serve", "write 1g.10gb=40"),
+        ("1g.10gb=4", "srve", "did you mean `serve`?"),
+    ] {
+        let Answer { code, err, .. } = run(&["pack", "--demand", demand, "--pool", pool]);
+        assert!(code == 1 && err.contains(says), "{err}");
+    }
+}
