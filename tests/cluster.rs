@@ -1,26 +1,36 @@
 //! The provider of real clusters, against a real control plane.
 //!
-//! [`alone`], [`evictions`] and [`answers`] need the API server only: what controllers would write into a status, the
-//! tests write themselves. [`whole`], [`moves`], [`drains`], [`rights`], [`schedulers`] and [`interruptions`] have Kueue,
-//! the scheduler and nodes; [`day`] and [`nodes`] have two hundred nodes with teams at work, [`foresight`] asks in many
-//! small cases whether Kueue does what our model of it says, [`both`] carries out scripts of the simulator, and [`joined`]
-//! has nodes of its instances.
+//! [`alone`], [`evictions`], [`answers`] and [`inside`] need the API server only: what controllers would write into a
+//! status, the tests write themselves. [`whole`], [`moves`], [`drains`], [`health`], [`gangs`], [`claims`], [`adoption`],
+//! [`tiers`], [`machines`], [`rights`], [`schedulers`], [`layouts`] and [`interruptions`] have Kueue, the scheduler and
+//! nodes; [`day`] and [`nodes`] have two hundred nodes with teams at work, [`foresight`] asks in many small cases whether
+//! Kueue does what our model of it says, [`both`] carries out scripts of the simulator, and [`joined`] has nodes of its
+//! instances. [`hurried`] is for those who would wait for minutes.
 
+mod adoption;
 mod alone;
 mod answers;
 mod both;
+mod claims;
 mod day;
 mod drains;
 mod evictions;
 mod foresight;
+mod gangs;
+mod health;
+mod hurried;
+mod inside;
 mod interruptions;
 mod joined;
+mod layouts;
+mod machines;
 mod moves;
 mod nodes;
 mod recorded;
 mod rights;
 mod schedulers;
 mod teams;
+mod tiers;
 mod whole;
 
 use std::sync::OnceLock;

@@ -107,6 +107,7 @@ scripts! {
     idle_never_touches_a_gang
     interrupted_fill_cuts_nothing_twice
     interruption_under_a_freeze_moves_a_gang
+    keep_ready_holds_through_an_edited_layout
     kueues_file_needs_a_change
     launched_and_never_listed
     loan_goes_to_another_borrower

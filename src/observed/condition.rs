@@ -53,6 +53,10 @@ impl ConditionSeen {
 
     /// One with what its reason and message mean.
     pub fn said(kind: &str, status: ConditionStatus, since: Timestamp, reason: &str, message: &str) -> Self {
+        // Most conditions of most nodes say nothing of the kind, and a large cluster has many.
+        if !may_mean_something(reason, message) {
+            return Self::new(status, since);
+        }
         // Bytes keep their places: no letter outside ASCII changes its length.
         let (kind, reason, message) =
             (kind.to_ascii_lowercase(), reason.to_ascii_lowercase(), message.to_ascii_lowercase());
@@ -66,6 +70,17 @@ impl ConditionSeen {
             slow: slow(&message),
         }
     }
+}
+
+/// Codes, verdicts and measures all have a number in them, but for what somebody recommends.
+fn may_mean_something(reason: &str, message: &str) -> bool {
+    let has_number = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
+    has_number(reason) || has_number(message) || names_an_action(message)
+}
+
+fn names_an_action(message: &str) -> bool {
+    let word = RECOMMENDED.as_bytes();
+    message.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Whether a condition of this type complains. Those that end in `Ready`, `Healthy` or `Acceptance` say that all is well,
@@ -122,9 +137,12 @@ fn driver(message: &str) -> Option<Verdict> {
     gpus.into_values().max()
 }
 
+/// The word behind which a monitor says what to do, in small letters.
+const RECOMMENDED: &str = "recommendedaction";
+
 /// What NVSentinel recommends: `RecommendedAction: COMPONENT_RESET`.
 fn recommended(message: &str) -> Option<Verdict> {
-    let said = message.match_indices("recommendedaction").filter_map(|(at, word)| {
+    let said = message.match_indices(RECOMMENDED).filter_map(|(at, word)| {
         let rest = message[at + word.len()..].trim_start_matches([':', '=', ' ']);
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         match &rest[..end] {
@@ -195,6 +213,7 @@ mod tests {
             Some(Verdict::Replace)
         );
         assert_eq!(of("RecommendedAction: UNKNOWN"), None);
+        assert_eq!(of("recommendedACTION reboot"), Some(Verdict::Boot));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::objects::{self, written_by};
 use super::types::{WaitingOn, pool_of};
 use super::view::{PoolView, SlotView, View};
 pub use crate::compile::cuts::is_never_cut;
-use crate::compile::{cuts, files};
+use crate::compile::{cuts, files, holds};
 use crate::effect::marks::{GPU_COUNT, MIG_CONFIG, MIG_STATE, is_starting};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Object, Treated, Verb, allocatable_is,
@@ -248,7 +248,7 @@ impl Ready {
         }
         let mut up: BTreeMap<MigProfile, u32> = BTreeMap::new();
         for slot in pool.slots.iter().filter(|slot| slot.mark.is_none() && slot.body == super::view::Body::Serving) {
-            for (profile, count) in slices(view, pool, slot) {
+            for (profile, count) in slices(&keep, slot) {
                 *up.entry(profile).or_insert(0) += count;
             }
         }
@@ -256,8 +256,8 @@ impl Ready {
     }
 
     /// Takes a node's slices away, unless too few would be left; then says which profile.
-    pub fn take(&mut self, view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Result<(), (MigProfile, u32)> {
-        let lost: Vec<(MigProfile, u32)> = slices(view, pool, slot).into_iter().collect();
+    pub fn take(&mut self, slot: &SlotView<'_>) -> Result<(), (MigProfile, u32)> {
+        let lost = slices(&self.keep, slot);
         for (profile, count) in &lost {
             let left = self.up.get(profile).copied().unwrap_or(0).saturating_sub(*count);
             if let Some(keep) = self.keep.get(profile).filter(|keep| left < **keep) {
@@ -273,9 +273,10 @@ impl Ready {
     }
 }
 
-/// The slices that a node shows now.
-fn slices(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> BTreeMap<MigProfile, u32> {
-    let Some((_, node)) = slot.node else { return BTreeMap::new() };
-    let Some(layout) = current(view, pool, node) else { return BTreeMap::new() };
-    view.standing.per_node(pool.spec, layout).slices
+/// The slices of these profiles that a node shows now, whichever layout they come from: that of a node which waits for
+/// its cut may be in no document any more.
+fn slices(keep: &BTreeMap<MigProfile, u32>, slot: &SlotView<'_>) -> Vec<(MigProfile, u32)> {
+    let Some((_, node)) = slot.node else { return Vec::new() };
+    let shown = |profile: &MigProfile| node.allocatable.get(&holds::slice(profile)).copied().unwrap_or(0);
+    keep.keys().map(|profile| (profile.clone(), u32::try_from(shown(profile)).unwrap_or(0))).collect()
 }

@@ -71,7 +71,7 @@ pub fn serving(
         Wish::Cut { state, .. } => layout::stuck(view, pool, slot, *state),
         _ => None,
     };
-    let waits = waits.or_else(|| keeps_ready(view, pool, slot, wish, ready));
+    let waits = waits.or_else(|| keeps_ready(pool, slot, wish, ready));
     let begun = slot.mark.is_some();
     let next = if waits.is_none() { successor(view, pool, slot, wish, shared) } else { None };
     let (next, nowhere) = match next {
@@ -121,18 +121,12 @@ pub fn serving(
 }
 
 /// Whether slices that must stay up keep a node where it is; else they are taken away with it.
-fn keeps_ready(
-    view: &View<'_>,
-    pool: &PoolView<'_>,
-    slot: &SlotView<'_>,
-    wish: &Wish,
-    ready: &mut layout::Ready,
-) -> Option<WaitingOn> {
+fn keeps_ready(pool: &PoolView<'_>, slot: &SlotView<'_>, wish: &Wish, ready: &mut layout::Ready) -> Option<WaitingOn> {
     let takes = matches!(wish, Wish::Cut { .. } | Wish::Replace { .. }) && slot.mark.is_none();
     if !takes {
         return None;
     }
-    let (profile, keep) = ready.take(view, pool, slot).err()?;
+    let (profile, keep) = ready.take(slot).err()?;
     let name = format!("{KEEP_READY} of {profile} in pool/{}", pool.name);
     Some(WaitingOn::Budget { name, allowed: keep, used: keep })
 }

@@ -26,9 +26,14 @@ impl Share {
         self.ratio == 0.0
     }
 
-    /// A node of weight 0 that borrows is richer than any other.
+    /// It uses more than its quota. Where nothing can be lent to it, its share is zero all the same.
+    fn is_borrowing(&self) -> bool {
+        !self.borrowed.is_empty()
+    }
+
+    /// A node of weight 0 with a share is richer than any other.
     fn is_infinite(&self) -> bool {
-        self.weight == 0.0 && !self.borrowed.is_empty()
+        self.weight == 0.0 && !self.is_zero()
     }
 
     fn compare(&self, other: &Self) -> Ordering {
@@ -228,7 +233,7 @@ impl Richest {
                 continue;
             }
             let its = share(tree, child);
-            let Some(head) = self.head(child).filter(|_| child == self.home || !its.is_zero()) else {
+            let Some(head) = self.head(child).filter(|_| child == self.home || its.is_borrowing()) else {
                 self.pruned.insert(child);
                 continue;
             };
@@ -246,7 +251,7 @@ impl Richest {
                 continue;
             }
             let its = share(tree, child);
-            if its.is_zero() && !self.path.contains(&child) {
+            if !its.is_borrowing() && !self.path.contains(&child) {
                 self.pruned.insert(child);
             } else if inner.as_ref().is_none_or(|(_, best)| its.compare(best).is_ge()) {
                 inner = Some((child, its));

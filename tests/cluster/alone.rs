@@ -269,3 +269,40 @@ fn what_we_may_not_read_is_a_gap_with_the_way_out_of_it() {
     let error = block(cluster.perform(&ClusterAction::Uncordon { node: "any".into() })).unwrap_err();
     assert!(matches!(error.class, Class::NotFound | Class::Denied), "{error}");
 }
+
+#[test]
+fn a_node_read_in_the_servers_own_format_is_the_node_that_it_says_in_json() {
+    let Some(plane) = server() else { return };
+    let mut written = node("encoded");
+    written["metadata"]["annotations"] = json!({"tidewright.dev/hands-off": "ä", "other": "x"});
+    written["spec"] = json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0", "unschedulable": true,
+        "taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]});
+    plane.api.create(&written).unwrap();
+    let sick = json!({"type": "SysLogsXIDError", "status": "True", "reason": "r", "message": "Xid 79",
+        "lastTransitionTime": "2026-09-03T10:00:00Z", "lastHeartbeatTime": "2026-09-03T10:00:00Z"});
+    let status = json!({"status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "191450m"}, "conditions": [sick]}});
+    plane.api.merge("/api/v1/nodes/encoded/status", &status).unwrap();
+
+    // The server has it, and a refusal in it is understood too.
+    let list = http::Request::get("/api/v1/nodes?limit=1").header("accept", "application/vnd.kubernetes.protobuf");
+    let answer = block(async {
+        let answer = plane.api.client.send(list.body(kube::client::Body::empty()).unwrap()).await.unwrap();
+        answer.into_body().collect_bytes().await.unwrap()
+    });
+    assert!(answer.starts_with(b"k8s\0"));
+    let nobody = plane.limited_user("blind", &json!([]));
+    let blind = tidewright::provider::k8s::K8s::with(Api::new(&nobody).client, &"blind".into());
+    let gap = block(blind.observe(&target("blind", POOL))).nodes.gap().cloned().expect("nodes are forbidden");
+    assert!(gap.why.contains("nodes is forbidden") && gap.why.contains("Grant `list` on nodes"), "{gap:?}");
+
+    let seen = block(cluster(plane, "own-format").observe(&target("own-format", POOL)));
+    let listed = &seen.nodes.whole().expect("it was read")["encoded"];
+    // One by one they are read as JSON.
+    let single = block(cluster(plane, "own-format").reread(&[Subject::Node("encoded".into())]));
+    assert_eq!(*listed, single.nodes.whole().expect("it was read")["encoded"]);
+    assert_eq!(listed.conditions["SysLogsXIDError"].xids, [79]);
+    assert_eq!(listed.annotations["tidewright.dev/hands-off"], "ä");
+    assert_eq!((listed.allocatable["cpu"], listed.allocatable["nvidia.com/gpu"]), (191_450, 8));
+    let taint = Taint { key: "k".into(), value: Some("v".into()), effect: TaintEffect::NoExecute };
+    assert!(listed.taints.contains(&taint) && listed.unschedulable && listed.instance.is_some(), "{listed:#?}");
+}

@@ -20,7 +20,6 @@ use tidewright::queue::mode::mode;
 use tidewright::queue::parse::requeued;
 use tidewright::queue::{Mode, PreemptReason, QueueState, WorkloadUid, apply, settle};
 
-use super::super::controlplane::plane::Settings;
 use super::super::controlplane::{Controlplane, eventually, kueue, shared};
 use super::recorded::{JobName, Recorded, evicted, foretold, recorded, seen, state};
 use cases::{CLASSES, Case, Dice, FLAVOR};
@@ -40,17 +39,41 @@ fn the_model_names_whom_kueue_evicts_in_classical_mode() {
 
 #[test]
 fn the_model_names_whom_kueue_evicts_under_fair_sharing() {
-    let settings = Settings { kueue: Some(kueue::fair_sharing()), ..Settings::default() };
-    let Some(plane) = Controlplane::start(settings) else { return };
-    // Where its release keeps the file that it is started with.
-    let file = std::fs::read_to_string(plane.directory.join("kueue.yaml")).unwrap();
-    let map = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
-        "data": {"controller_manager_config.yaml": file},
-    });
-    plane.api.create(&map).unwrap();
-    play(&plane, "ff", true);
+    let Some(plane) = shared() else { return };
+    let fair = Fair::start(&plane);
+    play(fair.0, "ff", true);
+}
+
+/// The shared control plane while its Kueue shares fairly, which whoever comes next does not expect.
+struct Fair<'a>(&'a Controlplane);
+
+/// Where Kueue's release keeps the file that it is started with.
+const CONFIGURATION: &str = "/api/v1/namespaces/kueue-system/configmaps";
+
+impl Fair<'_> {
+    fn start(plane: &Controlplane) -> Fair<'_> {
+        plane.restart_kueue(&kueue::fair_sharing());
+        let file = std::fs::read_to_string(plane.directory.join("kueue.yaml")).unwrap();
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
+            "data": {"controller_manager_config.yaml": file},
+        });
+        plane.api.create(&map).unwrap();
+        Fair(plane)
+    }
+}
+
+impl Drop for Fair<'_> {
+    fn drop(&mut self) {
+        let back = || {
+            self.0.api.delete(&format!("{CONFIGURATION}/kueue-manager-config"));
+            self.0.restart_kueue(&json!({}));
+        };
+        // A test that failed fails by its own words.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(back));
+        assert!(done.is_ok() || std::thread::panicking(), "Kueue is not back as it was");
+    }
 }
 
 /// One question, and the answers of both.
@@ -110,7 +133,10 @@ impl Stage<'_> {
             "status": {"capacity": holds, "allocatable": holds},
         }));
         let api = &self.plane.api;
-        api.create_all(&common);
+        for object in &common {
+            // The other mode may have been here before.
+            assert!(!matches!(api.create(object), Err(refused) if refused.status != 409), "{object}");
+        }
         api.create_all(&self.cases.iter().flat_map(Case::objects).collect::<Vec<_>>());
         api.create_all(&self.cases.iter().flat_map(Case::local_queues).collect::<Vec<_>>());
         // What is admitted in one second has no order but that of its UIDs.
@@ -128,15 +154,7 @@ impl Stage<'_> {
             let all = recorded(self.plane, &self.namespaces);
             (all.values().filter(|one| one.admitted).count() == running).then_some(())
         });
-        for queue in self.cases.iter().flat_map(Case::narrowed) {
-            self.write(&queue);
-        }
-    }
-
-    fn write(&self, queue: &Value) {
-        let path =
-            format!("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{}", queue["metadata"]["name"].as_str().unwrap());
-        self.plane.api.merge(&path, &json!({"spec": queue["spec"]})).unwrap();
+        api.merge_all(&self.cases.iter().flat_map(Case::narrowed).map(|queue| change(&queue)).collect::<Vec<_>>());
     }
 
     fn work_comes(&self) -> Vec<Answer<'_>> {
@@ -152,7 +170,7 @@ impl Stage<'_> {
         let states: Vec<QueueState> = self.cases.iter().map(|case| self.state_of(case, &seen)).collect();
         self.asked("work comes", &states, |case| {
             let path = format!("/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues/late", case.name);
-            self.plane.api.merge(&path, &json!({"spec": {"stopPolicy": "None"}})).unwrap();
+            (path, json!({"spec": {"stopPolicy": "None"}}))
         })
     }
 
@@ -168,7 +186,7 @@ impl Stage<'_> {
             requeued(self.state_of(case, &seen), &objects)
         });
         let states: Vec<QueueState> = states.collect();
-        self.asked("a quota is edited", &states, |case| self.write(&case.edited()))
+        self.asked("a quota is edited", &states, |case| change(&case.edited()))
     }
 
     fn state_of(&self, case: &Case, seen: &ClusterSeen) -> QueueState {
@@ -178,10 +196,15 @@ impl Stage<'_> {
     }
 
     /// Asks the model, does it in all cases, waits until Kueue is done, and looks what it did.
-    fn asked(&self, what: &'static str, states: &[QueueState], act: impl Fn(&Case)) -> Vec<Answer<'_>> {
+    fn asked(
+        &self,
+        what: &'static str,
+        states: &[QueueState],
+        act: impl Fn(&Case) -> (String, Value),
+    ) -> Vec<Answer<'_>> {
         let before = recorded(self.plane, &self.namespaces);
         let told: Vec<BTreeMap<WorkloadUid, Option<PreemptReason>>> = states.iter().map(foretold).collect();
-        self.cases.iter().for_each(act);
+        self.plane.api.merge_all(&self.cases.iter().map(act).collect::<Vec<_>>());
         let after = self.settled();
         let gone = evicted(&before, &after);
         let answers = self.cases.iter().zip(told).zip(states).map(|((case, told), state)| {
@@ -263,6 +286,12 @@ impl Stage<'_> {
         }
         last
     }
+}
+
+/// A queue as it is to be written.
+fn change(queue: &Value) -> (String, Value) {
+    let name = queue["metadata"]["name"].as_str().unwrap();
+    (format!("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{name}"), json!({"spec": queue["spec"]}))
 }
 
 /// Kueue has configurations in which two send each other away for ever: there is nothing to foretell.

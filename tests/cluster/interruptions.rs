@@ -19,9 +19,10 @@ use super::whole::pods;
 
 const NODES: usize = 4;
 /// Small enough to be killed in every step, large enough to get somewhere.
-const LIVES: [u64; 4] = [2_000, 5_500, 3_500, 7_000];
-/// So often every connection is cut, over half a minute: a wave and a half.
+const LIVES: [u64; 4] = [1_500, 4_000, 2_500, 5_000];
+/// So often every connection is cut at most, over half a minute, and at least: a wave.
 const CUTS: u32 = 18;
+const FEWEST_CUTS: u32 = 6;
 /// Two waves, each with a drain of five seconds and a cut; many times that is not converging.
 const MOST_KILLS: usize = 80;
 
@@ -31,7 +32,10 @@ struct Scene {
     _operands: Operands,
 }
 
-fn fleet(slices: &str) -> String {
+/// Both cuts stand in mig-manager's file from the beginning, because some pool has each: a file that is written is waited
+/// for until it is mounted everywhere, and that is not what is interrupted here.
+fn fleet(nodes: usize, layout: &str) -> String {
+    let other = if layout == "halves" { "sevenths" } else { "halves" };
     format!(
         "apiVersion: tidewright.dev/v1alpha1
 kind: Fleet
@@ -43,15 +47,25 @@ kind: NodePool
 metadata: {{name: roll}}
 spec:
   instanceType: p5.48xlarge
-  nodes: {NODES}
+  nodes: {nodes}
   capacity: [{{existing: {{labels: {{rack: roll}}}}}}]
-  layout: sliced
+  layout: {layout}
   updates: {{when: drain, maxUnavailable: 2}}
 ---
 apiVersion: tidewright.dev/v1alpha1
+kind: NodePool
+metadata: {{name: later}}
+spec: {{instanceType: p5.48xlarge, nodes: 0, layout: {other}, capacity: [{{existing: {{labels: {{rack: later}}}}}}]}}
+---
+apiVersion: tidewright.dev/v1alpha1
 kind: GpuLayout
-metadata: {{name: sliced}}
-spec: {{mig: [{{slices: {{{slices}}}}}]}}
+metadata: {{name: halves}}
+spec: {{mig: [{{slices: {{3g.40gb: 2}}}}]}}
+---
+apiVersion: tidewright.dev/v1alpha1
+kind: GpuLayout
+metadata: {{name: sevenths}}
+spec: {{mig: [{{slices: {{1g.10gb: 7}}}}]}}
 "
     )
 }
@@ -68,8 +82,10 @@ fn scene() -> Option<Scene> {
     };
     let operands = Operands::start(&plane, "roll-", maps, Timing::default());
     let scene = Scene { plane, directory: tempfile::tempdir().unwrap(), _operands: operands };
-    scene.write("3g.40gb: 2");
-    scene.converges(&scene.plane.kubeconfig);
+    for nodes in [0, NODES] {
+        std::fs::write(scene.directory.path().join("fleet.yaml"), fleet(nodes, "halves")).unwrap();
+        scene.converges(&scene.plane.kubeconfig);
+    }
     scene.plane.api.create(&namespace("web")).unwrap();
     let spread = json!([{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"app": "api"}}}]);
@@ -86,8 +102,8 @@ fn scene() -> Option<Scene> {
 }
 
 impl Scene {
-    fn write(&self, slices: &str) {
-        std::fs::write(self.directory.path().join("fleet.yaml"), fleet(slices)).unwrap();
+    fn write(&self, layout: &str) {
+        std::fs::write(self.directory.path().join("fleet.yaml"), fleet(NODES, layout)).unwrap();
     }
 
     fn command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
@@ -108,10 +124,13 @@ impl Scene {
 
     /// Again, as a person would or an operator does, until nothing is left.
     fn converges(&self, kubeconfig: &Path) {
-        for _ in 0..6 {
+        let began = Instant::now();
+        // The controllers come back to a server that was away when they like, and count no budget until then.
+        while began.elapsed() < Duration::from_secs(120) {
             if self.apply(kubeconfig).wait().unwrap().success() {
                 return;
             }
+            std::thread::sleep(Duration::from_millis(500));
         }
         panic!("it does not converge: {}", std::fs::read_to_string(self.told()).unwrap());
     }
@@ -202,7 +221,7 @@ fn a_roll_out_survives_kills_restarts_of_the_server_and_cut_connections() {
     let admin = scene.plane.kubeconfig.clone();
 
     // Killed every few seconds, wherever it is.
-    scene.write("1g.10gb: 7");
+    scene.write("sevenths");
     let (mut kills, lives) = (0, LIVES.iter().cycle());
     for life in lives {
         let mut child = scene.apply(&admin);
@@ -232,12 +251,12 @@ fn a_roll_out_survives_kills_restarts_of_the_server_and_cut_connections() {
     scene.is_whole("nvidia.com/mig-1g.10gb", 8 * 7);
 
     // The API server dies twice in the middle, and is away for a moment.
-    scene.write("3g.40gb: 2");
+    scene.write("halves");
     let mut child = scene.apply(&admin);
     for _ in 0..2 {
-        std::thread::sleep(Duration::from_secs(7));
+        std::thread::sleep(Duration::from_secs(4));
         scene.plane.stop("kube-apiserver");
-        std::thread::sleep(Duration::from_secs(3));
+        std::thread::sleep(Duration::from_secs(2));
         scene.plane.restart_api_server();
     }
     let ended = child.wait().unwrap();
@@ -252,14 +271,17 @@ fn a_roll_out_survives_kills_restarts_of_the_server_and_cut_connections() {
     let cable = Cable::to(url);
     let through = scene.directory.path().join("cable.kubeconfig");
     std::fs::write(&through, text.replace(url, &format!("https://127.0.0.1:{}", cable.port))).unwrap();
-    scene.write("1g.10gb: 7");
+    scene.write("sevenths");
     let mut child = scene.apply(&through);
-    for _ in 0..CUTS {
+    let mut cuts = 0;
+    while cuts < CUTS && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(1_700));
         cable.cut();
+        cuts += 1;
     }
     let ended = child.wait().unwrap();
-    println!("with {CUTS} cuts it ended with {:?}", ended.code());
+    println!("with {cuts} cuts it ended with {:?}", ended.code());
+    assert!(cuts >= FEWEST_CUTS, "it was over after {cuts} cuts");
     scene.converges(&admin);
     scene.is_whole("nvidia.com/mig-1g.10gb", 8 * 7);
     assert_eq!(scene.deleted_by_us(), 0, "pods leave through evictions alone");

@@ -1,11 +1,9 @@
-//! Nodes under work, with the real Kueue: gangs that stay together, pods beside the queues, GPUs that are cut anew.
+//! Nodes under work, with the real Kueue: gangs that stay together, and pods beside the queues.
 
 use serde_json::{Value, json};
 
-use super::super::controlplane::mig::{Maps, Operands, Timing};
-use super::super::controlplane::plane::Settings;
-use super::super::controlplane::{Controlplane, GpuNodes, block, eventually, gang};
-use super::teams::{Scene, tidewright};
+use super::super::controlplane::{block, eventually};
+use super::teams::Scene;
 
 const LEAF: &str = "topology.k8s.aws/network-node-layer-3";
 
@@ -88,81 +86,4 @@ fn pods_beside_the_queues_count(scene: &Scene) {
     }
     scene.converge();
     assert_eq!(["vision", "language"].map(nominal), [400, 400]);
-}
-
-/// A pool of four nodes, cut so; its team has all of it.
-fn cut(layout: &str) -> String {
-    format!(
-        "kind: Fleet
-metadata: {{name: cut}}
-spec: {{timeZone: UTC, cloud: {{none: {{}}}}, kubernetes: {{kubeconfig: {{context: bench}}}}}}
----
-kind: GpuLayout
-metadata: {{name: mixed}}
-spec: {{mig: [{{gpus: [0, 1, 2, 3], slices: {{3g.40gb: 2}}}}]}}
----
-kind: NodePool
-metadata: {{name: cut}}
-spec: {{instanceType: p5.48xlarge, nodes: 4, layout: {layout}, updates: {{when: drain}}, capacity: [{{existing: {{labels: {{rack: cut}}}}}}]}}
----
-kind: PreemptionTier
-metadata: {{name: cut}}
-spec: {{rank: 1}}
----
-kind: Quota
-metadata: {{name: cut}}
-spec: {{namespaces: [{{name: cut, localQueue: main}}], tiers: [cut], shares: [{{pool: cut, guarantee: {{nodes: 4}}}}]}}
-"
-    )
-    .replace("kind: ", "apiVersion: tidewright.dev/v1alpha1\nkind: ")
-}
-
-#[test]
-fn gpus_are_cut_anew_node_by_node_under_a_gang_that_moves_out_of_the_way() {
-    // The map of mig-manager is one for the whole cluster.
-    let Some(plane) = Controlplane::start(Settings::default()) else { return };
-    plane.add_nodes(&GpuNodes::new("cut", 4).label("rack", "cut"));
-    let maps = Maps {
-        namespace: "gpu-operator".into(),
-        mig: "tidewright-mig-parted".into(),
-        device_plugin: "tidewright-device-plugin".into(),
-    };
-    let _operands = Operands::start(&plane, "cut-", maps, Timing::default());
-    let directory = tempfile::tempdir().unwrap();
-    let converge = |layout: &str| {
-        std::fs::write(directory.path().join("fleet.yaml"), cut(layout)).unwrap();
-        let (code, said) = tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]);
-        assert_eq!(code, 0, "{said}");
-    };
-    converge("whole");
-    // Two pods of four GPUs each: they find room on nodes of either cut, but not on one that is being cut.
-    let mut job = gang("cut", "train", "main", 2, 4);
-    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("cut");
-    plane.api.create(&job).unwrap();
-    let running = |name: &str| {
-        let pods = plane.api.list(&format!("/api/v1/namespaces/cut/pods?labelSelector=job-name={name}"));
-        pods.iter()
-            .filter(|pod| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null())
-            .count()
-    };
-    eventually("the gang runs", 60, || (running("train") == 2).then_some(()));
-    converge("mixed");
-    for node in 0..4 {
-        let node = plane.node(&format!("cut-{node}"));
-        let allocatable = &node["status"]["allocatable"];
-        assert_eq!([&allocatable["nvidia.com/gpu"], &allocatable["nvidia.com/mig-3g.40gb"]], ["4", "8"], "{node}");
-        assert!(node["spec"]["unschedulable"].is_null());
-    }
-    eventually("the gang runs again", 60, || (running("train") == 2).then_some(()));
-    // It was moved whole, through its queue, and never lost a single pod to an eviction.
-    let workloads = plane.api.list("/apis/kueue.x-k8s.io/v1beta2/namespaces/cut/workloads");
-    let evictions = workloads[0]["status"]["schedulingStats"]["evictions"].as_array().cloned().unwrap_or_default();
-    assert!(!evictions.is_empty() && evictions.iter().all(|one| one["reason"] == "Deactivated"), "{evictions:?}");
-    // And slices are there for whoever asks for them.
-    let mut job = gang("cut", "slices", "main", 4, 1);
-    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("cut");
-    let asked = json!({"cpu": "1", "memory": "1Gi", "nvidia.com/mig-3g.40gb": "8"});
-    job["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": asked, "limits": asked});
-    plane.api.create(&job).unwrap();
-    eventually("slices run", 60, || (running("slices") == 4).then_some(()));
 }

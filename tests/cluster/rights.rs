@@ -140,11 +140,7 @@ fn documents() -> Vec<Value> {
 
 #[test]
 fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
-    let mut settings = Settings::default();
-    // PodGroups are served behind a gate as yet.
-    let gates = ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"];
-    settings.arguments.insert("kube-apiserver", gates.map(str::to_owned).to_vec());
-    let Some(plane) = Controlplane::start(settings) else { return };
+    let Some(plane) = Controlplane::start(Settings::with_pod_groups()) else { return };
     // Whoever installs NVIDIA's operator makes its namespace, its kind and its policy.
     plane.api.create(&namespace("gpu-operator")).unwrap();
     plane.api.create(&cluster_policies()).unwrap();

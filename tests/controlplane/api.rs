@@ -104,6 +104,18 @@ impl Api {
         assert_eq!(refused, []);
     }
 
+    /// Merges each body into what is at its path, some at a time.
+    #[track_caller]
+    pub fn merge_all(&self, changes: &[(String, Value)]) {
+        let merge = |(path, body): &(String, Value)| {
+            let (path, body) = (path.clone(), body.clone());
+            async move { self.send("PATCH", &path, "application/merge-patch+json", Some(&body)).await }
+        };
+        let answers = futures_util::stream::iter(changes).map(merge).buffer_unordered(AT_ONCE);
+        let refused: Vec<Refused> = block(answers.filter_map(|answer| async { answer.err() }).collect());
+        assert_eq!(refused, []);
+    }
+
     /// Deletes what is there, one object or a whole collection.
     #[track_caller]
     pub fn delete(&self, path: &str) {

@@ -58,7 +58,7 @@ pub fn fair_sharing() -> Value {
     json!({"fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}})
 }
 
-fn documents(text: &str) -> Vec<Value> {
+pub fn documents(text: &str) -> Vec<Value> {
     let parts = text.split("\n---").filter(|part| part.trim_start_matches('-').contains(':'));
     parts.map(|part| serde_saphyr::from_str(part.trim_start_matches("---")).unwrap()).collect()
 }

@@ -42,6 +42,8 @@ pub struct GpuNodes {
     pub blocks_per_spine: usize,
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Value>,
+    /// Absent: one of EC2's that belongs to the name.
+    pub provider_id: Option<String>,
     /// One node, which is called `PREFIX` and nothing more.
     alone: bool,
 }
@@ -58,6 +60,7 @@ impl GpuNodes {
             blocks_per_spine: 4,
             labels: BTreeMap::new(),
             taints: Vec::new(),
+            provider_id: None,
             alone: false,
         }
     }
@@ -91,10 +94,12 @@ impl GpuNodes {
             "hugepages-2Mi": "5128Mi", "hugepages-1Gi": "0",
             "nvidia.com/gpu": hardware.gpus.to_string(), "vpc.amazonaws.com/efa": hardware.efa.to_string(),
         });
+        let of_name = || format!("aws:///{}/i-{}", self.zone, digits(&name));
+        let provider_id = self.provider_id.clone().unwrap_or_else(of_name);
         json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": labels},
-            "spec": {"providerID": format!("aws:///{}/i-{}", self.zone, digits(&name)), "taints": self.taints},
+            "spec": {"providerID": provider_id, "taints": self.taints},
             "status": {"capacity": resources, "allocatable": resources},
         })
     }

@@ -39,6 +39,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// PodGroups are served behind a gate as yet.
+    pub fn with_pod_groups() -> Settings {
+        let gates = ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"];
+        let arguments = [("kube-apiserver", gates.map(str::to_owned).to_vec())].into();
+        Settings { arguments, ..Settings::default() }
+    }
+
     pub fn api_server_alone() -> Settings {
         Settings { running: false, kueue: None, arguments: BTreeMap::new() }
     }
@@ -93,7 +100,7 @@ pub fn beside() -> Option<Shared> {
     static SHARED: OnceLock<Option<Controlplane>> = OnceLock::new();
     folder()?;
     // What cannot start is not tried again by each of a hundred tests.
-    let start = || std::panic::catch_unwind(|| Controlplane::launch(Settings::default())).ok().flatten();
+    let start = || std::panic::catch_unwind(|| Controlplane::launch(Settings::with_pod_groups())).ok().flatten();
     let plane = SHARED.get_or_init(start).as_ref();
     let plane = plane.expect("the shared control plane did not start; the first test that asked for it says why");
     Some(Shared { plane, _floor: None })

@@ -2,10 +2,12 @@
 //!
 //! What is wrong with it is told before anything else is done, with what to do about it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use serde_json::json;
 
 use super::wire::Wire;
 use crate::fleet::config::Kubernetes;
@@ -21,16 +23,64 @@ pub struct NoWay {
     pub fix: String,
 }
 
+/// What a pod is given to speak to the cluster that it runs in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServiceAccount {
+    pub host: String,
+    pub port: String,
+    /// Holds `token`, which is read again as it is renewed, and `ca.crt`.
+    pub folder: PathBuf,
+}
+
+/// Where the kubelet mounts it.
+const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+impl ServiceAccount {
+    /// As the kubelet tells it to every pod.
+    fn of_this_pod() -> Result<Self, NoWay> {
+        let told = |name: &str| std::env::var(name).map_err(|_| no_cluster(&format!("{name} is not set")));
+        let (host, port) = (told("KUBERNETES_SERVICE_HOST")?, told("KUBERNETES_SERVICE_PORT")?);
+        Ok(Self { host, port, folder: MOUNTED.into() })
+    }
+
+    pub async fn config(&self) -> Result<Config, NoWay> {
+        let [token, authority] = ["token", "ca.crt"].map(|name| self.folder.join(name));
+        // Without a token the server would take us for nobody, and say no to each request by itself.
+        if let Err(error) = std::fs::metadata(&token) {
+            return Err(no_cluster(&format!("{}: {error}", token.display())));
+        }
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let file = json!({
+            "current-context": "pod",
+            "contexts": [{"name": "pod", "context": {"cluster": "own", "user": "own"}}],
+            "clusters": [{"name": "own", "cluster": {
+                "server": format!("https://{host}:{}", self.port), "certificate-authority": authority}}],
+            "users": [{"name": "own", "user": {"tokenFile": token}}],
+        });
+        let file: Kubeconfig = serde_json::from_value(file).map_err(|error| no_cluster(&error.to_string()))?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        let mut config = config.map_err(|error| no_cluster(&error.to_string()))?;
+        config.root_cert_file = Some(authority);
+        Ok(config)
+    }
+}
+
+fn no_cluster(why: &str) -> NoWay {
+    NoWay {
+        what: format!(
+            "`kubernetes: {{inCluster: {{}}}}` means the cluster that this runs in, and there is no way to one: {why}"
+        ),
+        fix: "outside of a cluster write `kubernetes: {kubeconfig: {context: NAME}}`; inside, let the pod have its \
+              service account's token (`automountServiceAccountToken`)"
+            .into(),
+    }
+}
+
 /// Opens the way; nothing is asked yet.
 pub async fn connect(kubernetes: &Kubernetes) -> Result<Wire, NoWay> {
     let config = match kubernetes {
         Kubernetes::Kubeconfig(named) => of_kubeconfig(&named.context).await?,
-        Kubernetes::InCluster(_) => Config::incluster().map_err(|error| NoWay {
-            what: format!(
-                "`kubernetes: {{inCluster: {{}}}}` means the cluster that this runs in, and it runs in none: {error}"
-            ),
-            fix: "outside of a cluster write `kubernetes: {kubeconfig: {context: NAME}}`".into(),
-        })?,
+        Kubernetes::InCluster(_) => ServiceAccount::of_this_pod()?.config().await?,
         Kubernetes::Sim(_) => {
             return Err(NoWay {
                 what: "the simulated cluster is not reached over a network".into(),

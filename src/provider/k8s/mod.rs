@@ -1,10 +1,11 @@
 //! The real cluster, behind the trait that the simulated one has too. The only place that names `kube`.
 //!
 //! Reading: [`observe`] for everything, [`reread`] for single things; a page of the server's JSON is decoded straight
-//! into what is kept ([`slim`]). Writing: [`perform`] for one action, [`ledger`] for our memory. What the server says
+//! into what is kept ([`slim`]), and nodes, which are large, come in its own format ([`proto`]). Writing: [`perform`] for one action, [`ledger`] for our memory. What the server says
 //! is classified in [`wire`]. Nothing here decides, and nothing is tried again.
 
 mod budgets;
+mod claims;
 pub mod client;
 mod evict;
 mod gaps;
@@ -16,6 +17,7 @@ mod objects;
 mod observe;
 mod perform;
 mod pods;
+mod proto;
 mod quantity;
 mod reread;
 mod served;

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::proto::{self, Fields, Malformed};
 use super::quantity::amount;
-use super::slim::{Condition, Meta, Pairs, Text};
+use super::slim::{self, Condition, Meta, Pairs, Text};
+use super::wire::Page;
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::ConditionStatus;
 use crate::ids::{InstanceId, NodeName, ResourceName};
@@ -54,6 +56,90 @@ struct Status<'a> {
     allocatable: Option<Pairs<'a>>,
     #[serde(borrow)]
     conditions: Option<Vec<Condition<'a>>>,
+}
+
+/// A page of nodes, in whichever format it came; what is kept of each.
+pub fn page(bytes: &[u8], asked: Option<&BTreeSet<&str>>) -> Result<Page<(NodeName, NodeSeen)>, String> {
+    match proto::unwrapped(bytes) {
+        Some(list) => {
+            let keep = |fields| node(fields).map(|node| Some(seen(node, asked)));
+            list.and_then(|list| proto::page(list, keep)).map_err(|error| error.to_string())
+        }
+        None => slim::page(bytes, |node| Some(seen(node, asked))).map_err(|error| error.to_string()),
+    }
+}
+
+/// `v1.Node`.
+fn node(fields: Fields<'_>) -> Result<Node<'_>, Malformed> {
+    let mut node = Node::default();
+    for field in fields {
+        match field? {
+            (1, value) => node.metadata = proto::meta(value.fields())?,
+            (2, value) => node.spec = spec(value.fields())?,
+            (3, value) => node.status = status(value.fields())?,
+            _ => {}
+        }
+    }
+    Ok(node)
+}
+
+fn spec(fields: Fields<'_>) -> Result<Spec<'_>, Malformed> {
+    let mut spec = Spec::default();
+    for field in fields {
+        match field? {
+            (3, value) => spec.provider_id = value.text()?,
+            (4, value) => spec.unschedulable = value.is_true(),
+            (5, value) => {
+                let mut taint = TaintWritten::default();
+                for field in value.fields() {
+                    match field? {
+                        (1, value) => taint.key = value.text()?,
+                        (2, value) => taint.value = value.text()?,
+                        (3, value) => taint.effect = value.text()?,
+                        _ => {}
+                    }
+                }
+                spec.taints.get_or_insert_with(Vec::new).push(taint);
+            }
+            _ => {}
+        }
+    }
+    Ok(spec)
+}
+
+/// The images (8), which may be hundreds, are passed over.
+fn status(fields: Fields<'_>) -> Result<Status<'_>, Malformed> {
+    let mut status = Status::default();
+    for field in fields {
+        match field? {
+            (2, value) => {
+                let (resource, quantity) = value.entry()?;
+                let mut amount = Text::default();
+                for field in quantity.fields() {
+                    if let (1, text) = field? {
+                        amount = text.text()?;
+                    }
+                }
+                status.allocatable.get_or_insert_with(Pairs::default).0.push((resource, amount));
+            }
+            (4, value) => {
+                let mut one = Condition::default();
+                for field in value.fields() {
+                    match field? {
+                        (1, value) => one.kind = value.text()?,
+                        (2, value) => one.status = value.text()?,
+                        (4, value) => one.last_transition_time = value.time()?,
+                        (5, value) => one.reason = value.text()?,
+                        (6, value) => one.message = value.text()?,
+                        _ => {}
+                    }
+                }
+                status.conditions.get_or_insert_with(Vec::new).push(one);
+            }
+            _ => {}
+        }
+    }
+    Ok(status)
 }
 
 /// A node by its name. `asked` are labels that somebody selects by.

@@ -10,20 +10,22 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::budgets;
+use super::claims::all_claims;
 use super::gaps::{Gaps, gap, kueue_is_missing};
 use super::kinds;
 use super::nodes;
 use super::objects::{self, MANAGED_BY};
 use super::pods::{self, Around};
+use super::proto::ACCEPT;
 use super::served::Served;
-use super::slim::{Meta, Text, page};
+use super::slim::{Meta, page};
 use super::wire::{Failure, MANAGER, Wire, escaped};
 use super::workloads::{self, Links};
 use super::{K8s, Known};
 use crate::compile::{GPU_OPERATOR, OUR_NAMESPACE, compile};
 use crate::fleet::Target;
 use crate::fleet::pool::Source;
-use crate::ids::{NamespacedName, NodeName, ResourceName, WorkloadUid};
+use crate::ids::{NamespacedName, NodeName, WorkloadUid};
 use crate::observed::{
     ClusterSeen, Gap, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, Others, PodSeen, Read, WorkloadSeen,
 };
@@ -109,13 +111,12 @@ fn asked(target: &Target) -> BTreeSet<&str> {
 pub type Problem = (String, Failure);
 pub type Found<T> = Result<T, Problem>;
 
-fn at<T>(what: &str, answer: Result<T, Failure>) -> Found<T> {
+pub fn at<T>(what: &str, answer: Result<T, Failure>) -> Found<T> {
     answer.map_err(|failure| (what.to_owned(), failure))
 }
 
 pub async fn all_nodes(wire: &Wire, asked: Option<&BTreeSet<&str>>) -> Found<BTreeMap<NodeName, NodeSeen>> {
-    let decode = |bytes: &[u8]| page(bytes, |node| Some(nodes::seen(node, asked)));
-    let all = wire.list(&kinds::nodes(), "", decode).await;
+    let all = wire.list_as(ACCEPT, &kinds::nodes(), "", |bytes: &[u8]| nodes::page(bytes, asked)).await;
     at("list nodes", all.map(|all| all.into_iter().collect()))
 }
 
@@ -171,65 +172,6 @@ pub fn saved_by_pods(workloads: &mut Workloads, pods: &[PodSeen]) {
             workload.saved = workload.saved.max(Some(saved));
         }
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Claim<'a> {
-    #[serde(borrow)]
-    metadata: Meta<'a>,
-    #[serde(borrow)]
-    status: Option<ClaimStatus<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ClaimStatus<'a> {
-    #[serde(borrow)]
-    allocation: Option<Allocation<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Allocation<'a> {
-    #[serde(borrow)]
-    devices: Devices<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Devices<'a> {
-    #[serde(borrow)]
-    results: Option<Vec<Device<'a>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Device<'a> {
-    #[serde(borrow)]
-    driver: Text<'a>,
-}
-
-pub type Claims = BTreeMap<NamespacedName, BTreeMap<ResourceName, i64>>;
-
-/// The devices of each claim that has some. A driver `gpu.nvidia.com` gives out what others call `nvidia.com/gpu`.
-pub async fn all_claims(wire: &Wire, served: &Served, namespace: Option<&str>) -> Found<Claims> {
-    let Some(version) = served.claims() else { return Ok(Claims::new()) };
-    let decode = |bytes: &[u8]| page(bytes, |claim: Claim<'_>| held(&claim));
-    let all = wire.list(&kinds::claims(version, namespace), "", decode).await;
-    at("list resourceclaims", all.map(|all| all.into_iter().collect()))
-}
-
-fn held(claim: &Claim<'_>) -> Option<(NamespacedName, BTreeMap<ResourceName, i64>)> {
-    let devices = &claim.status.as_ref()?.allocation.as_ref()?.devices;
-    let mut held: BTreeMap<ResourceName, i64> = BTreeMap::new();
-    for device in devices.results.iter().flatten() {
-        if let Some(vendor) = device.driver.as_str().strip_prefix("gpu.") {
-            *held.entry(format!("{vendor}/gpu").into()).or_default() += 1;
-        }
-    }
-    let name = NamespacedName::new(claim.metadata.namespace.as_str(), claim.metadata.name.as_str());
-    (!held.is_empty()).then_some((name, held))
 }
 
 #[derive(Default, Deserialize)]
@@ -355,20 +297,6 @@ pub async fn object(k8s: &K8s, key: &ObjectKey) -> Found<Option<(ObjectKey, Obje
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_claim_holds_the_gpus_that_were_given_to_it() {
-        let text = r#"{"items": [
-            {"metadata": {"name": "two", "namespace": "vision"}, "status": {"allocation": {"devices": {"results": [
-                {"driver": "gpu.nvidia.com", "device": "gpu-0", "pool": "n", "request": "g"},
-                {"driver": "gpu.nvidia.com", "device": "gpu-1-mig-1g5gb-0-0", "pool": "n", "request": "g"}]}}}},
-            {"metadata": {"name": "nic", "namespace": "vision"}, "status": {"allocation": {"devices": {"results": [
-                {"driver": "dra.net", "device": "eth1"}]}}}},
-            {"metadata": {"name": "waits", "namespace": "vision"}, "status": {}}]}"#;
-        let (found, _) = page(text.as_bytes(), |claim: Claim<'_>| held(&claim)).unwrap();
-        let gpus = BTreeMap::from([(ResourceName::from("nvidia.com/gpu"), 2)]);
-        assert_eq!(found, [(NamespacedName::new("vision", "two"), gpus)]);
-    }
 
     #[test]
     fn a_page_says_how_to_go_on() {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::budgets::Selectors;
+use super::claims::Claims;
 use super::nodes::amounts;
 use super::slim::{Condition, Meta, Owner, Pairs, Text};
 use super::workloads::Links;
@@ -19,8 +20,7 @@ use crate::observed::{GangName, Keeper, PodPhase, PodSeen};
 pub struct Around {
     pub budgets: Selectors,
     pub links: Links,
-    /// Devices that claims hold, in resources.
-    pub claims: BTreeMap<NamespacedName, BTreeMap<ResourceName, i64>>,
+    pub claims: Claims,
     /// PodGroups whose pods need not run together.
     pub loose: BTreeSet<NamespacedName>,
 }
@@ -196,8 +196,7 @@ pub fn requests(spec: &PodSpec<'_>) -> BTreeMap<ResourceName, i64> {
     sum
 }
 
-/// What the pod's claims hold: a node whose GPUs are given out this way asks for none in its requests, and would look
-/// idle.
+/// What the pod's claims hold. One that others use too is counted at one of them.
 fn claimed(pod: &Pod<'_>, around: &Around) -> BTreeMap<ResourceName, i64> {
     let mut sum = BTreeMap::new();
     for claim in pod.spec.resource_claims.iter().flatten() {
@@ -208,7 +207,9 @@ fn claimed(pod: &Pod<'_>, around: &Around) -> BTreeMap<ResourceName, i64> {
             claim.resource_claim_name.as_str()
         };
         let held = around.claims.get(&NamespacedName::new(pod.metadata.namespace.as_str(), name));
-        for (resource, devices) in held.into_iter().flatten() {
+        let ours =
+            held.filter(|held| held.counted_at.as_ref().is_none_or(|uid| uid.as_str() == pod.metadata.uid.as_str()));
+        for (resource, devices) in ours.into_iter().flat_map(|held| &held.devices) {
             *sum.entry(resource.clone()).or_default() += devices;
         }
     }
@@ -274,6 +275,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::provider::k8s::claims::Held;
 
     fn pod(meta: Value, spec: Value) -> PodSeen {
         pod_around(meta, spec, &Around::default())
@@ -358,11 +360,16 @@ mod tests {
     }
 
     #[test]
-    fn devices_of_a_claim_count_as_what_they_are() {
-        let held = |name: &str, gpus| (NamespacedName::new("vision", name), [("nvidia.com/gpu".into(), gpus)].into());
-        let around = Around { claims: [held("shared", 1), held("p-gpu-x2", 2)].into(), ..Around::default() };
+    fn devices_of_a_claim_count_once() {
+        let held = |name: &str, gpus, at: &str| {
+            let held = Held { devices: [("nvidia.com/gpu".into(), gpus)].into(), counted_at: Some(at.into()) };
+            (NamespacedName::new("vision", name), held)
+        };
+        let claims = [held("shared", 1, "u-1"), held("others", 4, "u-2"), held("p-gpu-x2", 2, "u-1")];
+        let around = Around { claims: claims.into(), ..Around::default() };
         let spec = json!({"nodeName": "gpu-1", "containers": [{}], "resourceClaims": [
-            {"name": "gpu", "resourceClaimTemplateName": "two"}, {"name": "s", "resourceClaimName": "shared"}]});
+            {"name": "gpu", "resourceClaimTemplateName": "two"}, {"name": "s", "resourceClaimName": "shared"},
+            {"name": "o", "resourceClaimName": "others"}]});
         assert_eq!(pod_around(json!({}), spec.clone(), &around).requests["nvidia.com/gpu"], 3);
         assert!(pod(json!({}), spec).requests.is_empty());
     }

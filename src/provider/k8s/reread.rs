@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::stream::{self, StreamExt};
 
+use super::claims::all_claims;
 use super::gaps::Gaps;
 use super::kinds;
 use super::nodes;
 use super::observe::{
-    Found, NOT_OVER, Workloads, all_budgets, all_claims, all_nodes, all_pods, all_workloads, indexed, loose_groups,
-    object, read, saved_by_pods,
+    Found, NOT_OVER, Workloads, all_budgets, all_nodes, all_pods, all_workloads, indexed, loose_groups, object, read,
+    saved_by_pods,
 };
 use super::pods::Around;
 use super::served::Served;

@@ -32,6 +32,11 @@ const NOTES: [&str; 5] = [
     "pod-group-name",
 ];
 
+/// Whether an annotation means something to us.
+pub fn is_note(key: &str) -> bool {
+    NOTES.iter().any(|kept| key.starts_with(kept))
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ListMeta {
@@ -237,7 +242,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Notes<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        pairs(deserializer, |key| NOTES.iter().any(|kept| key.starts_with(kept))).map(Self)
+        pairs(deserializer, is_note).map(Self)
     }
 }
 

@@ -5,6 +5,7 @@
 //! repeated behind our back.
 
 use std::error::Error as _;
+use std::fmt::Display;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use kube::client::Body;
 use kube::core::Status;
 use serde_json::Value;
 
+use super::proto;
 use crate::provider::{Class, ProviderError};
 
 /// Whoever does not answer by then is as good as gone.
@@ -61,6 +63,25 @@ pub struct Cause {
 /// A page of a list: what is in it, and how to go on.
 pub type Page<T> = (Vec<T>, Option<String>);
 
+/// The format of what is sent and of what is asked for.
+#[derive(Clone, Copy)]
+struct Content {
+    sent: Option<&'static str>,
+    accept: &'static str,
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self { sent: None, accept: "application/json" }
+    }
+}
+
+impl Content {
+    fn sent(kind: &'static str) -> Self {
+        Self { sent: Some(kind), ..Self::default() }
+    }
+}
+
 #[derive(Clone)]
 pub struct Wire {
     client: Client,
@@ -72,7 +93,7 @@ impl Wire {
     }
 
     pub async fn get(&self, path: &str) -> Result<Bytes, Failure> {
-        self.send(Method::GET, path, None, None).await
+        self.send(Method::GET, path, None, Content::default()).await
     }
 
     /// One object, or none.
@@ -85,26 +106,26 @@ impl Wire {
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Result<Bytes, Failure> {
-        self.send(Method::POST, &by_us(path), Some(body), Some("application/json")).await
+        self.send(Method::POST, &by_us(path), Some(body), Content::sent("application/json")).await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Result<Bytes, Failure> {
-        self.send(Method::PUT, &by_us(path), Some(body), Some("application/json")).await
+        self.send(Method::PUT, &by_us(path), Some(body), Content::sent("application/json")).await
     }
 
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Bytes, Failure> {
-        self.send(Method::DELETE, path, Some(options), Some("application/json")).await
+        self.send(Method::DELETE, path, Some(options), Content::sent("application/json")).await
     }
 
     pub async fn merge(&self, path: &str, patch: &Value) -> Result<Bytes, Failure> {
-        self.send(Method::PATCH, &by_us(path), Some(patch), Some("application/merge-patch+json")).await
+        self.send(Method::PATCH, &by_us(path), Some(patch), Content::sent("application/merge-patch+json")).await
     }
 
     /// Server-side apply; a dry run goes through admission and changes nothing.
     pub async fn apply(&self, path: &str, body: &Value, force: bool, dry_run: bool) -> Result<Bytes, Failure> {
         let dry_run = if dry_run { "&dryRun=All" } else { "" };
         let path = format!("{}&force={force}&fieldValidation=Strict{dry_run}", by_us(path));
-        self.send(Method::PATCH, &path, Some(body), Some("application/apply-patch+yaml")).await
+        self.send(Method::PATCH, &path, Some(body), Content::sent("application/apply-patch+yaml")).await
     }
 
     /// A whole list, page by page. `decode` turns the bytes of a page into what is kept of it.
@@ -114,12 +135,24 @@ impl Wire {
         query: &str,
         decode: impl Fn(&[u8]) -> Result<Page<T>, serde_json::Error>,
     ) -> Result<Vec<T>, Failure> {
+        self.list_as(Content::default().accept, path, query, decode).await
+    }
+
+    /// The same in the format that is asked for, where the server has it.
+    pub async fn list_as<T, E: Display>(
+        &self,
+        accept: &'static str,
+        path: &str,
+        query: &str,
+        decode: impl Fn(&[u8]) -> Result<Page<T>, E>,
+    ) -> Result<Vec<T>, Failure> {
+        let content = Content { accept, ..Content::default() };
         let mut restarts = 0;
         let (mut all, mut next): (Vec<T>, Option<String>) = (Vec::new(), None);
         loop {
             let rest = next.as_ref().map(|next| format!("&continue={}", escaped(next))).unwrap_or_default();
             let query = if query.is_empty() { String::new() } else { format!("&{query}") };
-            match self.get(&format!("{path}?limit={PAGE}{query}{rest}")).await {
+            match self.send(Method::GET, &format!("{path}?limit={PAGE}{query}{rest}"), None, content).await {
                 Ok(bytes) => {
                     let (mut items, following) =
                         decode(&bytes).map_err(|error| Failure::Unreadable(error.to_string()))?;
@@ -139,16 +172,10 @@ impl Wire {
         }
     }
 
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-        content: Option<&str>,
-    ) -> Result<Bytes, Failure> {
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>, content: Content) -> Result<Bytes, Failure> {
         let is_read = method == Method::GET;
-        let mut request = Request::builder().method(method).uri(path).header("accept", "application/json");
-        if let Some(content) = content {
+        let mut request = Request::builder().method(method).uri(path).header("accept", content.accept);
+        if let Some(content) = content.sent {
             request = request.header("content-type", content);
         }
         let body = Body::from(body.map(|body| body.to_string().into_bytes()).unwrap_or_default());
@@ -186,6 +213,10 @@ pub fn escaped(text: &str) -> String {
 
 /// The server's no. What stands before it may answer in plain text: then that is the message.
 fn refusal(code: StatusCode, bytes: &[u8]) -> Failure {
+    if let Some(Ok((message, reason, _))) = proto::unwrapped(bytes).map(|said| said.and_then(proto::status)) {
+        let code = code.as_u16();
+        return Failure::Api(Box::new(Refused { code, reason, message, ..Refused::default() }));
+    }
     let said = || String::from_utf8_lossy(bytes).trim().to_owned();
     let status = serde_json::from_slice(bytes);
     refused(&status.unwrap_or_else(|_| Status::failure(&said(), "").with_code(code.as_u16())))

@@ -213,3 +213,24 @@ fn a_queue_beside_a_cohort_goes_first_if_it_is_the_richer() {
     evicts(&format!("{text} run a k1 - 300 @1\n run b lone - 500 @2"), "-b fair n");
     evicts(&format!("{text} run a k1 - 500 @1\n run b lone - 300 @2"), "-a fair n");
 }
+
+/// `keeps` lends nothing and nothing else is there to lend, so that whoever borrows has a share of nothing: zero.
+const NOTHING_TO_LEND: &str = "
+    fair
+    queue keeps in c: 4 lend 0; reclaim any
+    wait k keeps - 2 @9\n";
+
+#[test]
+fn who_borrows_where_nothing_is_lent_is_a_borrower_all_the_same() {
+    let queue = "queue a in c: 0\nrun a0 a mid 2 @0\nrun a1 a mid 2 @1";
+    evicts(&format!("{NOTHING_TO_LEND}{queue}"), "-a1 reclaim k");
+    let cohort = "cohort night in c\nqueue a in night: 0\nrun a0 a mid 2 @0\nrun a1 a mid 2 @1";
+    evicts(&format!("{NOTHING_TO_LEND}{cohort}"), "-a1 reclaim k");
+}
+
+#[test]
+fn weight_zero_is_no_richer_than_others_as_long_as_its_share_is_zero() {
+    let queues = "queue a in c: 0; weight 0\nqueue b in c: 0\nrun a0 a mid 1 @0\nrun b0 b low 1 @1\n";
+    let narrow = NOTHING_TO_LEND.replace("k keeps - 2", "k keeps - 3");
+    evicts(&format!("{narrow}{queues}"), "-b0 reclaim k");
+}

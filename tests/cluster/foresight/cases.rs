@@ -152,7 +152,7 @@ fn cohorts(name: &str, dice: &mut Dice) -> Vec<Node> {
 fn limits(dice: &mut Dice, nominal: u64, queue: bool) -> Quota {
     let often = if queue { 45 } else { 30 };
     let borrow = dice.percent(often).then(|| dice.among(0, 8));
-    let lend = dice.percent(if queue { 35 } else { 0 }).then(|| dice.among(0, nominal));
+    let lend = dice.percent(if queue { 35 } else { 30 }).then(|| dice.among(0, nominal));
     Quota { nominal, borrow, lend }
 }
 
@@ -278,7 +278,7 @@ fn cohort(node: &Node) -> Value {
     if let Some(above) = &node.above {
         spec["parentName"] = above.as_str().into();
     }
-    if node.quota.nominal > 0 || node.quota.borrow.is_some() {
+    if node.quota.nominal > 0 || node.quota.borrow.or(node.quota.lend).is_some() {
         spec["resourceGroups"] = groups(node.quota);
     }
     json!({"apiVersion": KUEUE, "kind": "Cohort", "metadata": {"name": node.name}, "spec": spec})

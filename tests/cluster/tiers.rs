@@ -1,0 +1,77 @@
+//! Which tiers a team may ask for, held by the real API server: the policy that is compiled refuses the others, whoever
+//! asks and however, and leaves everybody else alone.
+
+use serde_json::{Value, json};
+
+use super::super::controlplane::api::Refused;
+use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, shared};
+use super::namespace;
+use super::whole::{fleet, tidewright};
+
+const NAME: &str = "tiers";
+
+const PRODUCTION: &str = "---
+apiVersion: tidewright.dev/v1alpha1
+kind: PreemptionTier
+metadata: {name: tiers-production}
+spec: {rank: 900, preempts: lowerTiers}
+";
+
+fn job(name: &str, tier: Option<&str>) -> Value {
+    let mut job = gang(NAME, name, "main", 1, 1);
+    if let Some(tier) = tier {
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(tier);
+    }
+    job
+}
+
+#[track_caller]
+fn is_refused(answer: Result<Value, Refused>) {
+    let refused = answer.expect_err("it is refused");
+    assert!(refused.status == 403 || refused.status == 422, "{refused:?}");
+    assert!(refused.message.contains("the quota tiers allows the tiers tiers"), "{}", refused.message);
+}
+
+#[test]
+fn work_that_asks_for_a_tier_of_others_is_refused_at_the_door() {
+    let Some(plane) = shared() else { return };
+    plane.add_nodes(&GpuNodes::new(NAME, 1).label("rack", NAME));
+    let directory = fleet(NAME, 1, 8);
+    let path = directory.path().join("fleet.yaml");
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + PRODUCTION).unwrap();
+    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+    // A policy is in force some moments after it was written.
+    let mut tried = 0;
+    eventually("the policy is in force", 60, || {
+        tried += 1;
+        let name = format!("tried-{tried}");
+        plane.api.create(&job(&name, Some("tiers-production"))).err()
+    });
+    is_refused(plane.api.create(&job("urgent", Some("tiers-production"))));
+    // By the class of its pods, as a Job or as a bare pod: Kueue and the scheduler would take the rank from there.
+    let mut by_class = job("by-class", None);
+    by_class["spec"]["template"]["spec"]["priorityClassName"] = json!("tiers-production");
+    is_refused(plane.api.create(&by_class));
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": NAME},
+        "spec": {"priorityClassName": "tiers-production", "containers": [{"name": "main", "image": "train"}]}});
+    is_refused(plane.api.create(&pod));
+    // The team's own tier, no tier at all, and classes that are no tiers.
+    plane.api.create(&job("own", Some("tiers"))).unwrap();
+    plane.api.create(&job("none", None)).unwrap();
+    is_refused(plane.api.merge(
+        &format!("/apis/batch/v1/namespaces/{NAME}/jobs/own"),
+        &json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "tiers-production"}}}),
+    ));
+    // What it may not have, others may.
+    elsewhere(&plane);
+    plane.end_jobs(&[NAME.to_owned()].into());
+}
+
+fn elsewhere(plane: &Controlplane) {
+    let other = "tiers-elsewhere";
+    plane.api.create(&namespace(other)).unwrap();
+    let mut job = job("urgent", Some("tiers-production"));
+    job["metadata"]["namespace"] = json!(other);
+    plane.api.create(&job).unwrap();
+    plane.api.delete(&format!("/api/v1/namespaces/{other}"));
+}
