@@ -10,6 +10,7 @@ mod evict;
 mod gaps;
 mod kinds;
 mod ledger;
+mod movers;
 mod nodes;
 mod objects;
 mod observe;
