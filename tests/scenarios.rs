@@ -63,6 +63,7 @@ scripts! {
     cut_behind_a_drain
     cut_follows_its_file
     dead_node_is_replaced
+    declared_fabric_is_written_to_its_nodes
     deleted_borrower_gives_back
     deleted_document_is_forgotten
     deleted_pool_waits_for_its_last_launch
@@ -80,6 +81,8 @@ scripts! {
     entries_in_use_stay_in_the_file
     existing_node_disappears
     existing_nodes_are_claimed_and_released
+    fabric_change_disturbs_nobody
+    fabric_gets_another_level
     finished_work_is_not_resumed
     first_fill
     flavor_swap_is_staged

@@ -394,6 +394,7 @@ fn node_of(name: &NodeName, id: &InstanceId, objects: &PoolObjects, layout: &str
         unschedulable: false,
         ready: true,
         unready_since: None,
+        moved_by: Default::default(),
         allocatable,
         conditions: conditions.map(|(name, status)| (name.to_string(), said(status))).into(),
         created: days_ago(30),

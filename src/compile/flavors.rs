@@ -55,18 +55,22 @@ pub fn objects(target: &Target) -> Vec<Object> {
 }
 
 /// Label keys from the top of the fabric down to the host.
-fn levels<'a>(standing: &'a Standing, pool: &PoolSpec) -> Vec<&'a str> {
+fn levels(standing: &Standing, pool: &PoolSpec) -> Vec<String> {
     let exists = pool.capacity.iter().all(|source| matches!(source, Source::Existing { .. }));
     let family = pool.shape.instance_type.as_str().split('.').next().unwrap_or_default();
     let is_labelled = pool.shape.gpus > 0 && (exists || LABELLED.contains(&family) || family.starts_with("hpc"));
-    let labels = standing.levels.iter().filter_map(|level| level.node_label.as_deref());
-    let mut levels: Vec<&str> = labels.filter(|label| is_labelled && *label != HOSTNAME).collect();
-    levels.push(HOSTNAME);
+    // What is launched has no name that a file could hold.
+    let labels = match exists {
+        true => standing.level_labels(),
+        false => standing.levels.iter().filter_map(|level| level.node_label.clone()).collect(),
+    };
+    let mut levels: Vec<String> = labels.into_iter().filter(|label| is_labelled && label != HOSTNAME).collect();
+    levels.push(HOSTNAME.into());
     levels
 }
 
 /// Levels cannot be changed, so other levels are another Topology: its name holds what is in it.
-fn topology(standing: &Standing, levels: &[&str]) -> Object {
+fn topology(standing: &Standing, levels: &[String]) -> Object {
     let name = match levels {
         [_] => "tidewright-host".into(),
         _ => format!("tidewright-{}-{:.8}", standing.fleet, digest_of(&levels)),

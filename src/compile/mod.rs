@@ -1,7 +1,7 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`loans`], [`outside`], [`cuts`], [`staged`] and [`flavors`], priority classes and admission policies in
+//! [`cohorts`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission policies in
 //! [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's in
 //! [`scheduler`], what a node is launched with in [`nodes`], what it is told as it starts in [`bootstrap`], and what
 //! others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them back,
@@ -27,6 +27,7 @@ pub mod others;
 pub mod outside;
 pub mod quantity;
 pub mod queues;
+pub mod renewed;
 pub mod scheduler;
 pub mod staged;
 pub mod tiers;

@@ -1,11 +1,14 @@
 //! What a pool's nodes are launched with, and what they carry.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::gpus;
-use crate::effect::marks::{POOL, starting_taint};
+use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT, starting_taint};
 use crate::effect::{PoolObjects, Template, canonical, digest, digest_of};
 use crate::fleet::config::Cloud;
+use crate::fleet::launch::Taint;
 use crate::fleet::pool::Source;
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::ids::{Digest, GroupName, PoolName};
@@ -26,6 +29,27 @@ pub fn pool_objects(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> Po
     let (group, group_is_ours) = group(standing, pool, &own);
     let layouts = gpus::laid_out(standing, name, pool);
     PoolObjects { template, group, group_is_ours, labels, taints: pool.taints.clone(), layouts }
+}
+
+/// The labels and taints that the node of a slot should carry, with the digest of all of it: whether somebody changed
+/// them is seen from that.
+pub fn clothes(
+    standing: &Standing,
+    pool: &PoolName,
+    objects: Option<&PoolObjects>,
+    slot: u32,
+    node: &str,
+) -> (BTreeMap<String, String>, Vec<Taint>) {
+    let mut labels = standing.declared_labels(node);
+    labels.extend(objects.map(|objects| objects.labels.clone()).unwrap_or_default());
+    labels.insert(POOL.into(), pool.to_string());
+    labels.insert(SLOT.into(), slot.to_string());
+    let taints = objects.into_iter().flat_map(|objects| objects.taints.iter().cloned());
+    let taints: Vec<Taint> = taints.filter(|taint| taint.key != STARTING_TAINT).collect();
+    let digest = digest_of(&(&labels, &taints));
+    // A label's value holds 63 characters.
+    labels.insert(DRESSED.into(), digest.as_str()[..16].into());
+    (labels, taints)
 }
 
 /// Of what a running node cannot change. Labels and taints are changed on the node; another subnet is only for the

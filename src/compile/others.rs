@@ -13,6 +13,9 @@ use crate::fleet::standing::CutSpec;
 use crate::ids::ResourceName;
 use crate::units::Duration;
 
+/// The Kueue that the suites of the real cluster run with: major and minor version.
+pub const KUEUE_TRIED: &str = "0.19";
+
 /// What documents ask for that others carry out.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Rests {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::renewed;
 use crate::effect::{Desired, Object, Staged};
 use crate::ids::{FlavorName, NamespacedName, ResourceName};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind, WorkloadSeen};
@@ -23,6 +24,7 @@ const DEEPEST: usize = 64;
 
 /// Puts the stage of this moment in the place of what cannot be written yet, and says what waits for whom.
 pub fn stage(desired: &mut Desired, cluster: &ClusterSeen) {
+    renewed::rename(desired, cluster);
     let now = Now::of(cluster);
     let mut parents: BTreeMap<ObjectKey, Option<String>> = BTreeMap::new();
     let mut told = Vec::new();
@@ -53,6 +55,8 @@ pub fn stage(desired: &mut Desired, cluster: &ClusterSeen) {
         desired.objects[place] = Object::new(desired.objects[place].key.clone(), body);
     }
     desired.staged = told;
+    renewed::share(desired, cluster);
+    renewed::leave(desired, cluster);
 }
 
 /// What is there, and what runs in it.

@@ -57,6 +57,18 @@ pub struct Level {
     pub node_label: Option<String>,
 }
 
+/// The label of a single node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// What stands before the name of a level of a declared fabric that names no label.
+const OUR_LEVELS: &str = "fabric.tidewright.dev/";
+
+impl Level {
+    /// The label that a declared place on this level is written to.
+    pub fn declared_label(&self) -> String {
+        self.node_label.clone().unwrap_or_else(|| format!("{OUR_LEVELS}{}", self.name))
+    }
+}
+
 /// What one node is.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NodeShape {
@@ -223,6 +235,23 @@ impl HealthSpec {
 }
 
 impl Standing {
+    /// The labels that say where a node hangs, coarse to fine. Where the fabric is declared, every level has one.
+    pub fn level_labels(&self) -> Vec<String> {
+        let label = |level: &Level| match &self.declared {
+            Some(_) => Some(level.declared_label()),
+            None => level.node_label.clone(),
+        };
+        self.levels.iter().filter_map(label).collect()
+    }
+
+    /// What a node carries because the declared fabric says where it hangs. A host is labelled by its kubelet.
+    pub fn declared_labels(&self, node: &str) -> BTreeMap<String, String> {
+        let path = self.declared.as_ref().and_then(|declared| declared.get(node));
+        let places = self.levels.iter().zip(path.into_iter().flatten());
+        let labels = places.map(|(level, place)| (level.declared_label(), place.clone()));
+        labels.filter(|(key, _)| key != HOSTNAME).collect()
+    }
+
     /// What one node of a pool holds under a layout.
     pub fn per_node(&self, pool: &PoolSpec, layout: &LayoutName) -> Supply {
         let gpus = pool.shape.gpus;

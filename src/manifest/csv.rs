@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Manifest;
 use super::Step::Field;
 use super::pool::NodePoolSpec;
+use super::{Manifest, formats};
 use crate::diag::{At, Diagnostic, Sources, Span, codes};
 use crate::fleet::launch::Bootstrap;
 
@@ -104,6 +104,11 @@ pub fn fabric(
                     .at(span, label)
                     .hint(format!("write a node in the form `node,{}`", levels.join(","))),
             );
+        } else if let Some(place) = cells[1..].iter().find(|place| !formats::is_label_value(place)) {
+            let message = format!("`{place}` is no place that a node can carry as a label");
+            found.push(Diagnostic::error(codes::FABRIC, message).at(span, "on this line").hint(
+                "write at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit",
+            ));
         } else if let Some(first) = places.get(cells[0]).copied() {
             let message = format!("the node `{}` is in two places", cells[0]);
             let said = Diagnostic::error(codes::FABRIC, message).at(span, "the second").at(first, "the first");

@@ -112,7 +112,8 @@ pub struct FabricSpec {
 pub struct FabricLevel {
     /// The name that `together` and `prefer` use.
     pub name: LevelName,
-    /// The node label that holds a node's place on this level. Needed unless the fabric is declared in a file.
+    /// The node label that holds a node's place on this level. Where the fabric is declared in a file, nodes of the
+    /// pools are given it; without one it is `fabric.tidewright.dev/` and the name of the level. Needed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "labelKey"))]
     pub node_label: Option<String>,

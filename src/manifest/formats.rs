@@ -105,6 +105,11 @@ fn is_qualified(text: &str) -> bool {
         && text.bytes().last().is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
+/// Whether a node can carry it as the value of a label.
+pub fn is_label_value(text: &str) -> bool {
+    label_value(text).is_ok()
+}
+
 fn name(text: &str) -> Result<(), Malformed> {
     expect(
         is_label(text),

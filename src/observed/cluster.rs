@@ -51,6 +51,9 @@ impl ClusterSeen {
 pub struct Others {
     /// The ConfigMap with the file that Kueue was started with; none where there is no such map.
     pub kueue: Read<Option<Value>>,
+    /// Which Kueue runs, by the tag of its image, as `0.19.2`; none where that cannot be told.
+    #[serde(default)]
+    pub kueue_version: Option<String>,
     /// The GPU Operator's ClusterPolicies, as far as they say how GPUs are cut and shared; none without the operator.
     pub policies: Read<BTreeMap<ObjectKey, Value>>,
 }
@@ -72,7 +75,13 @@ pub struct NodeSeen {
     /// All but `Ready`.
     pub conditions: BTreeMap<String, ConditionSeen>,
     pub created: Timestamp,
+    /// Labels of ours, and [`TAINTS`], that somebody else wrote after us: who, and when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub moved_by: BTreeMap<String, (String, Timestamp)>,
 }
+
+/// Taints have one writer together: the API server keeps their list as one value.
+pub const TAINTS: &str = "taints";
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PodSeen {
@@ -221,7 +230,7 @@ pub struct ObjectKey {
 impl Others {
     /// Everything was read, and nothing is there.
     pub fn none(at: Timestamp) -> Self {
-        Self { kueue: Read::new(None, at), policies: Read::new(BTreeMap::new(), at) }
+        Self { kueue: Read::new(None, at), kueue_version: None, policies: Read::new(BTreeMap::new(), at) }
     }
 }
 

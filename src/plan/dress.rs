@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::draft::Draft;
 use super::drain::{Steps, step_id};
 use super::layout;
@@ -9,11 +11,12 @@ use super::serving::uncordon;
 use super::slots::{push, standing};
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
+use crate::compile::nodes;
 use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Verb, allocatable_is};
 use crate::fleet::launch::Taint;
 use crate::ids::{NodeName, SlotId};
-use crate::observed::NodeSeen;
+use crate::observed::{NodeSeen, TAINTS};
 
 /// Takes an existing node for a slot. Before that it carries no label of the pool, so nothing of the pool comes to it:
 /// what it has to show first is waited for here.
@@ -95,30 +98,22 @@ pub fn dress(
         uncordon(&mut made, node, slot);
     }
     if let Reason::Drift { by } = &reason {
-        draft.drift.push(Drift {
-            what: format!("node {node}"),
-            by: by.clone(),
-            at: None,
-            from: "the labels and taints of its pool".into(),
-            to: "others".into(),
-            step: made.last.clone(),
-        });
+        let Moved { by: who, is, was } = moved(view, pool, slot, (node, seen));
+        let (what, at) = (format!("node {node}"), who.map(|(_, at)| at));
+        draft.drift.push(Drift { what, by: by.clone(), at, from: is, to: was, step: made.last.clone() });
     }
     push(draft, &on, vec![node.clone()], format!("label {node} as {}", slot.id), reason.clone(), false, made.steps);
 }
 
 /// The labels that a slot's node should carry, with the digest of all of it.
-pub fn clothes(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotId) -> (BTreeMap<String, String>, Vec<Taint>) {
+pub fn clothes(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotId,
+    node: &NodeName,
+) -> (BTreeMap<String, String>, Vec<Taint>) {
     let objects = view.input.desired.pools.get(pool.name);
-    let mut labels = objects.map(|objects| objects.labels.clone()).unwrap_or_default();
-    labels.insert(POOL.into(), pool.name.to_string());
-    labels.insert(SLOT.into(), slot.index.to_string());
-    let taints: Vec<Taint> = objects.map(|objects| objects.taints.clone()).unwrap_or_default();
-    let taints: Vec<Taint> = taints.into_iter().filter(|taint| taint.key != STARTING_TAINT).collect();
-    let digest = crate::effect::digest_of(&(&labels, &taints));
-    // A label's value holds 63 characters.
-    labels.insert(DRESSED.into(), digest.as_str()[..16].into());
-    (labels, taints)
+    nodes::clothes(view.standing, pool.name, objects, slot.index, node.as_str())
 }
 
 fn dressing(
@@ -129,7 +124,7 @@ fn dressing(
     seen: &NodeSeen,
     remove_starting: bool,
 ) -> Option<Action> {
-    let (labels, taints) = clothes(view, pool, &slot.id);
+    let (labels, taints) = clothes(view, pool, &slot.id, node);
     let labels: BTreeMap<String, Option<String>> = labels
         .into_iter()
         .filter(|(key, value)| seen.labels.get(key) != Some(value))
@@ -144,8 +139,37 @@ fn dressing(
 }
 
 /// Whether a node carries what its pool wants.
-pub fn is_dressed(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, seen: &NodeSeen) -> bool {
-    let (labels, taints) = clothes(view, pool, &slot.id);
+pub fn is_dressed(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    (node, seen): (&NodeName, &NodeSeen),
+) -> bool {
+    let (labels, taints) = clothes(view, pool, &slot.id, node);
     labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value))
         && taints.iter().all(|taint| seen.taints.contains(taint))
+}
+
+/// What somebody changed of a node that was dressed with exactly this before.
+#[derive(Debug)]
+pub struct Moved {
+    pub by: Option<(String, Timestamp)>,
+    /// As it is, and as it should be.
+    is: String,
+    was: String,
+}
+
+/// Whoever wrote last what differs. A label that was taken off belongs to nobody any more.
+pub fn moved(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, (node, seen): (&NodeName, &NodeSeen)) -> Moved {
+    let (labels, taints) = clothes(view, pool, &slot.id, node);
+    let labels: Vec<(&String, &String)> =
+        labels.iter().filter(|(key, value)| seen.labels.get(*key) != Some(*value)).collect();
+    let taints: Vec<&Taint> = taints.iter().filter(|taint| !seen.taints.contains(taint)).collect();
+    let keys = labels.iter().map(|(key, _)| key.as_str()).chain((!taints.is_empty()).then_some(TAINTS));
+    let by = keys.filter_map(|key| seen.moved_by.get(key)).max_by_key(|(_, at)| *at).cloned();
+    let off = |key: &str| seen.labels.get(key).map_or_else(|| format!("no {key}"), |value| format!("{key}={value}"));
+    let is = labels.iter().map(|(key, _)| off(key)).chain(taints.iter().map(|taint| format!("no taint {}", taint.key)));
+    let was = labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let was = was.chain(taints.iter().map(|taint| format!("taint {}", taint.key)));
+    Moved { by, is: is.collect::<Vec<_>>().join(", "), was: was.collect::<Vec<_>>().join(", ") }
 }

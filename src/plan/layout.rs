@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::drain::{Steps, step_id};
 use super::objects::{self, written_by};
@@ -18,6 +19,7 @@ use crate::compile::{cuts, files, holds};
 use crate::effect::marks::{GPU_COUNT, MIG_CONFIG, MIG_STATE, is_starting};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Object, Treated, Verb, allocatable_is,
+    digest_of,
 };
 use crate::fleet::policy::Remedy;
 use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName};
@@ -183,10 +185,12 @@ pub fn steps(
         let rule = if state == CutState::Again { AGAIN_RULE } else { CUT_RULE };
         let treated = Treated { at: view.now, remedy: Remedy::Report, rule };
         let change = LedgerChange::Treated { slot: slot.id.clone(), treated };
-        made.push(step_id("order", &slot.id, generation), Action::Record(change), vec![], (1, 2));
+        let policies = policies_are_as_seen(view);
+        made.push(step_id("order", &slot.id, generation), Action::Record(change), policies.clone(), (1, 2));
         let flip = state == CutState::Again && !is_on(Mistake::LabelRewritten);
         let action = Action::Cluster(ClusterAction::Cut { node: node.clone(), laid_out: laid_out.clone(), flip });
-        made.push(step_id("cut", &slot.id, generation), action, vec![Fact::Empty(node.clone())], (1, 2));
+        let requires = [Fact::Empty(node.clone())].into_iter().chain(policies).collect();
+        made.push(step_id("cut", &slot.id, generation), action, requires, (1, 2));
         made.with(Effects::one(Verb::Cut, pool_of(&slot.id), Amount::count(1)));
     }
     // Until mig-manager has heard of it, the node still shows how the last order ended.
@@ -197,6 +201,14 @@ pub fn steps(
     }
     let fact = Fact::LaidOut { node: node.clone(), laid_out: laid_out.clone() };
     made.push(step_id("laid-out", &slot.id, generation), Action::Await(fact), vec![], (60, 600));
+}
+
+/// A node is emptied for hours, and the policy is its owner's: one that names another file by then would make the cut fail.
+fn policies_are_as_seen(view: &View<'_>) -> Vec<Fact> {
+    let policies = view.input.observed.cluster.others.policies.seen().iter();
+    let unchanged =
+        |(key, body): (&ObjectKey, &Value)| Fact::Unchanged { object: key.clone(), body: Some(digest_of(body)) };
+    policies.map(unchanged).collect()
 }
 
 /// The files that have to be written before a cut is ordered: those that lack the entry which its label names. One that

@@ -27,6 +27,7 @@ use crate::observed::{Gap, ObjectKey, ObjectKind, ObjectSeen, Rehearsed};
 pub(super) use judge::kubectl;
 pub use judge::written_by;
 use judge::{Change, Judged};
+pub use quotas::pool_of;
 use quotas::{Pair, Shift};
 
 pub fn plan(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
@@ -141,7 +142,8 @@ fn say_what_is_staged(input: &PlanInput, draft: &mut Draft) {
         let first = staged.waits.first().map(|name| WaitingOn::Gang { name: format!("{name}{more}") });
         let gap = || input.observed.cluster.workloads.gap().cloned().map(WaitingOn::Unread);
         let nobody = || WaitingOn::Person("it is not known whom that waits for".into());
-        let waits = first.or_else(gap).unwrap_or_else(nobody);
+        let user = || judge::users(input, &staged.key).into_iter().next().map(|name| WaitingOn::Gang { name });
+        let waits = first.or_else(gap).or_else(user).unwrap_or_else(nobody);
         let thing = thing_of(input, &staged.key);
         draft.held.push(held(&thing, staged.wanted.clone(), Reason::Wanted, waits));
     }
@@ -458,8 +460,15 @@ fn deletion(input: &PlanInput, key: &ObjectKey, seen: &ObjectSeen) -> Step {
     let mut one = step(format!("delete:{key}"), &on, action, &Reason::NotWanted);
     one.requires = vec![Fact::Unchanged { object: key.clone(), body: Some(digest_of(&seen.body)) }];
     one.effects = Effects::one(Verb::Delete, on, Amount::object(key, None));
-    one.consent = Consent::Asked;
+    // Nobody names a flavor or a topology that is over, and whoever asked for the one in its place was asked.
+    if !is_of_nodes(key) {
+        one.consent = Consent::Asked;
+    }
     one
+}
+
+fn is_of_nodes(key: &ObjectKey) -> bool {
+    matches!(key.kind, ObjectKind::Topology | ObjectKind::ResourceFlavor)
 }
 
 /// Who names others goes before those that it names; a flavor goes after the queues that let go of it.
@@ -469,13 +478,16 @@ fn delete(input: &PlanInput, retired: &[(&ObjectKey, &ObjectSeen)], changes: &[C
         let on = thing_of(input, key);
         let mut one = deletion(input, key, seen);
         one.after.extend(last.insert(on.clone(), one.id.clone()));
-        if matches!(key.kind, ObjectKind::Topology | ObjectKind::ResourceFlavor) {
+        let goes = |other: &ObjectKey| retired.iter().any(|(key, _)| *key == other);
+        if is_of_nodes(key) {
+            let names = retired.iter().filter(|(other, seen)| judge::named_in(other.kind, &seen.body).contains(key));
+            one.after.extend(names.map(|(other, _)| StepId::from(format!("delete:{other}"))));
             let lets_go = |change: &&Change<'_>| {
                 change.seen.is_some_and(|seen| judge::named_in(change.wanted.key.kind, &seen.body).contains(key))
             };
             one.after.extend(changes.iter().filter(lets_go).map(Change::id));
         }
-        let users = judge::users(input, key);
+        let users = judge::users_but(input, key, &goes);
         if let Some(first) = users.first() {
             let more = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
             draft.note(

@@ -22,6 +22,7 @@ const RESTART: &str = "kubectl -n kueue-system rollout restart deployment kueue-
 
 pub fn plan(input: &PlanInput, draft: &mut Draft) {
     let rests = rests(&input.target);
+    version(input, draft);
     kueue(input, &rests, draft);
     policies(input, &rests, draft);
 }
@@ -133,6 +134,20 @@ fn left_behind(input: &PlanInput) -> Option<String> {
         "{first}{more} is in no pool and is cut as {cut}, which is in the file that mig-manager reads now and not in \
          ours: it keeps its slices, and cannot be cut so again"
     ))
+}
+
+/// What a queue will do is foretold as the Kueue does it that this was tried with.
+fn version(input: &PlanInput, draft: &mut Draft) {
+    let minor = |version: &str| version.split(['.', '-', '+']).take(2).collect::<Vec<_>>().join(".");
+    let Some(here) = &input.observed.cluster.others.kueue_version else { return };
+    if minor(here) != others::KUEUE_TRIED && !input.target.standing.quotas.is_empty() {
+        let tried = others::KUEUE_TRIED;
+        let text = format!(
+            "Kueue {here} runs here, and this was tried with Kueue {tried}: whom it evicts is foretold as {tried} does \
+             it, and may come otherwise"
+        );
+        draft.note(Thing::Objects(ObjectKind::ClusterQueue.name().into()), text);
+    }
 }
 
 fn kueue(input: &PlanInput, rests: &Rests, draft: &mut Draft) {

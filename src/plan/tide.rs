@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, step_id, suspend};
+use super::objects;
 use super::types::*;
 use super::view::View;
 use crate::compile::holds;
@@ -278,7 +279,7 @@ fn borrowed<'a>(
     let holds = |workload: &WorkloadSeen| {
         workload.queue.as_str() == loan.queue
             && workload.reserved.is_some()
-            && workload.flavors.values().any(|flavor| flavor.as_str() == loan.pool.as_str())
+            && workload.flavors.values().any(|flavor| objects::pool_of(view.input, flavor).as_ref() == Some(&loan.pool))
     };
     let workloads = view.input.observed.cluster.workloads.seen();
     let running: Running<'a> = workloads.iter().filter(|(_, one)| holds(one)).collect();

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::drain::Pressure;
-use super::dress::{clothes, is_dressed};
+use super::dress::{self, clothes, is_dressed};
 use super::ends;
 use super::health::{self, Sickness};
 use super::layout::{self, CutState};
@@ -148,11 +148,12 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         let pressure = PressureOf { idle_only, ..PressureOf::default() };
         return Some(Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true });
     }
-    if is_starting || !is_dressed(view, pool, slot, node) {
-        let (labels, _) = clothes(view, pool, &slot.id);
+    if is_starting || !is_dressed(view, pool, slot, (name, node)) {
+        let (labels, _) = clothes(view, pool, &slot.id, name);
         // Dressed with exactly this before, and no longer so: somebody else changed it.
         let moved = !is_starting && node.labels.get(DRESSED) == labels.get(DRESSED);
-        let reason = if moved { Reason::Drift { by: None } } else { Reason::Wanted };
+        let by = || dress::moved(view, pool, slot, (name, node)).by.map(|(who, _)| who);
+        let reason = if moved { Reason::Drift { by: by() } } else { Reason::Wanted };
         return Some(Wish::Dress { reason, remove_starting: is_starting });
     }
     slot.mark.is_some().then_some(Wish::Free)

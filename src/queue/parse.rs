@@ -378,6 +378,7 @@ mod tests {
             unschedulable: false,
             ready: true,
             unready_since: None,
+            moved_by: Default::default(),
             allocatable: [("nvidia.com/gpu".into(), 8)].into(),
             conditions: BTreeMap::new(),
             created: Timestamp::UNIX_EPOCH,

@@ -100,7 +100,7 @@ fn on_node(bench: &mut Bench, act: &Act) -> Said {
         Act::RemoveNode(_) => cluster.delete_node(now, &node),
         Act::Cordon { on, .. } => cluster.set_unschedulable(now, &node, *on),
         Act::HandsOff { on, .. } => cluster.annotate(now, &node, HANDS_OFF, on.then_some("a person works on it")),
-        Act::Label { key, value, .. } => cluster.label(now, &node, key, value.as_deref()),
+        Act::Label { key, value, by, .. } => cluster.label(now, &node, (key, value.as_deref()), by.as_deref()),
         Act::MigRestart(_) => cluster.restart_gpu_stack(now, &node),
         Act::Mig { fault, .. } => {
             cluster.fail_next_cut(Some(node.clone()), *fault);

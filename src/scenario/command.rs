@@ -107,7 +107,7 @@ pub enum Act {
     Existing { node: String, kind: InstanceType, gpus: u32, labels: Vec<(String, String)> },
     Cordon { place: Place, on: bool },
     HandsOff { place: Place, on: bool },
-    Label { place: Place, key: String, value: Option<String> },
+    Label { place: Place, key: String, value: Option<String>, by: Option<String> },
     Change { object: ObjectKey, path: String, value: String, by: String },
     DeleteObject { object: ObjectKey },
     Acceptance(Option<u32>),

@@ -5,14 +5,15 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::Wrong;
+use crate::diag::SourceFile;
 use crate::fleet::{Fleet, Kind};
 use crate::load::{self, Loaded};
 use crate::manifest::API_VERSION;
 use crate::render::diagnostics::human;
 
-/// One text for each document.
+/// One text for each document, and the files beside them that they name.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Documents(Vec<String>);
+pub struct Documents(Vec<String>, Vec<(String, String)>);
 
 /// The head of a fleet that has none of its own: room for everything that a small one does.
 const HEAD: &str = "\
@@ -28,7 +29,7 @@ spec:
 impl Documents {
     /// Documents in one text, apart by lines of `---`. Each begins with its kind; a head is added where there is none.
     pub fn new(text: &str) -> Self {
-        let mut all = Self(Vec::new());
+        let mut all = Self(Vec::new(), Vec::new());
         all.add(text);
         if !all.0.iter().any(|text| named(text).0 == Some(Kind::Fleet)) {
             all.0.insert(0, with_version(HEAD));
@@ -42,10 +43,12 @@ impl Documents {
         if !loaded.diagnostics.is_empty() {
             return Err(Wrong::new(human(&loaded.sources, &loaded.diagnostics, false)));
         }
-        let mut all = Self(Vec::new());
+        let mut all = Self(Vec::new(), Vec::new());
         for (_, file) in loaded.sources.iter() {
             if file.path.ends_with(".yaml") || file.path.ends_with(".yml") {
                 all.add(&file.text);
+            } else if let Some(name) = file.path.rsplit('/').next() {
+                all.1.push((name.into(), file.text.to_string()));
             }
         }
         Ok(all)
@@ -93,6 +96,9 @@ impl Documents {
     pub fn fleet(&self, now: Timestamp) -> Result<Fleet, Wrong> {
         let mut loaded = Loaded::default();
         load::add_bytes(&mut loaded, "fleet.yaml", self.text().as_bytes());
+        for (name, text) in &self.1 {
+            loaded.sources.add(SourceFile { path: name.as_str().into(), text: text.as_str().into(), revision: None });
+        }
         let checked = loaded.check(now);
         checked.fleet.ok_or_else(|| {
             let wrong: Vec<_> = checked.diagnostics.iter().filter(|one| one.is_error()).cloned().collect();

@@ -75,7 +75,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("uncordon", "uncordon SLOT by somebody"),
     ("hands-off", "hands-off SLOT"),
     ("hands-on", "hands-on SLOT"),
-    ("label", "label SLOT KEY=VALUE, or label SLOT KEY-"),
+    ("label", "label SLOT KEY=VALUE [by NAME], or label SLOT KEY-"),
     ("change", "change KIND/NAME FIELD.OF.BODY VALUE by NAME"),
     ("acceptance", "acceptance 60s|never"),
     ("freeze", "freeze [pool/NAME|node/NAME|SLOT] [all] REASON"),
@@ -372,7 +372,8 @@ fn label(words: &mut Words) -> Result<Act, Wrong> {
         (None, Some(key)) => (key.to_string(), None),
         (None, None) => return Err(words.wrong(format!("`{text}` is no label"))),
     };
-    Ok(Act::Label { place, key, value })
+    let by = if words.take("by") { Some(words.next("a name")?) } else { None };
+    Ok(Act::Label { place, key, value, by })
 }
 
 fn work(name: &str, words: &mut Words) -> Result<Work, Wrong> {

@@ -88,7 +88,9 @@ fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
     (spec.save_secs, spec.work_secs) = (wish.save_secs, wish.work_secs);
     if let Some(level) = &wish.level {
         let label = standing.levels.iter().find(|known| known.name.as_str() == level);
-        let label = label.and_then(|level| level.node_label.clone());
+        let declared = standing.declared.is_some();
+        let label =
+            label.and_then(|level| level.node_label.clone().or_else(|| declared.then(|| level.declared_label())));
         spec.required_level =
             Some(label.ok_or_else(|| Wrong::new(format!("the fabric has no level {level} with a label")))?);
     }

@@ -102,7 +102,7 @@ impl Stage {
                 self.plane.add_nodes(&nodes);
             }
             Act::Cordon { place, on } => self.node(place, json!({"spec": {"unschedulable": on}})),
-            Act::Label { place, key, value } => self.node(place, json!({"metadata": {"labels": {key: value}}})),
+            Act::Label { place, key, value, .. } => self.node(place, json!({"metadata": {"labels": {key: value}}})),
             _ => unknown(item),
         }
     }
@@ -162,6 +162,7 @@ scripts! {
     budget_is_kept_in_a_drain
     closed_by_somebody_stays_closed
     emptied_node_is_opened_by_its_person
+    fabric_change_disturbs_nobody
     gang_waits_for_a_whole_leaf
     higher_tier_takes_a_place
     owner_takes_back_what_it_lent

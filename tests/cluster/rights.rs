@@ -212,8 +212,21 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     for path in ["scheduling.k8s.io/v1/priorityclasses", "kueue.x-k8s.io/v1beta2/workloadpriorityclasses"] {
         assert_eq!(plane.api.get(&format!("/apis/{path}/research")).unwrap()["value"], 300);
     }
-    let retired = FLEET.replace("  cohort: all/others\n", "  cohort: all/others\n  retire: true\n");
-    write(&retired.replace("rank: 200", "rank: 300"));
+    // Nor can the topology of a flavor: the pool gets another flavor, and the old one goes when nobody needs it.
+    let levels = "levels: [{name: leaf, nodeLabel: topology.k8s.aws/network-node-layer-3}]";
+    let more = levels.replace('[', "[{name: block, nodeLabel: topology.k8s.aws/network-node-layer-2}, ");
+    assert!(FLEET.contains(levels));
+    let fleet = FLEET.replace(levels, &more).replace("rank: 200", "rank: 300");
+    write(&fleet);
+    plane.api.delete("/apis/batch/v1/namespaces/vision/jobs/train-1");
+    eventually("the gang is gone", 60, || pods(&plane, "vision").is_empty().then_some(()));
+    start(&["apply", "--until-converged", "--yes"]);
+    eventually("the old flavor is gone", 60, || {
+        start(&["apply", "--until-converged", "--yes"]);
+        plane.api.get("/apis/kueue.x-k8s.io/v1beta2/resourceflavors/train").err().filter(|error| error.status == 404)
+    });
+    let retired = fleet.replace("  cohort: all/others\n", "  cohort: all/others\n  retire: true\n");
+    write(&retired);
     // Kueue's finalizers take their time, in which what is left is held.
     start(&["apply", "--until-converged", "--yes"]);
     eventually("the queue is gone", 60, || {

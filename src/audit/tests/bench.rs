@@ -222,6 +222,7 @@ impl Bench {
             unschedulable: false,
             ready: true,
             unready_since: None,
+            moved_by: Default::default(),
             allocatable: layout.allocatable,
             conditions: BTreeMap::new(),
             created: launched,

@@ -72,6 +72,7 @@ fn node() -> NodeSeen {
         unschedulable: false,
         ready: true,
         unready_since: None,
+        moved_by: Default::default(),
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),
         created: at(0),

@@ -264,9 +264,17 @@ pub fn named_in(kind: ObjectKind, body: &Value) -> Vec<ObjectKey> {
 
 /// Who uses an object now: objects that name it, and workloads that run or wait on it.
 pub fn users(input: &PlanInput, key: &ObjectKey) -> Vec<String> {
+    users_but(input, key, &|_| false)
+}
+
+/// The same without some objects.
+pub fn users_but(input: &PlanInput, key: &ObjectKey, but: &dyn Fn(&ObjectKey) -> bool) -> Vec<String> {
     let cluster = &input.observed.cluster;
     let objects = cluster.objects.seen().iter().filter(|(other, seen)| {
-        *other != key && named_in(other.kind, &seen.body).contains(key) && key.kind != ObjectKind::ClusterQueue
+        *other != key
+            && !but(other)
+            && named_in(other.kind, &seen.body).contains(key)
+            && key.kind != ObjectKind::ClusterQueue
     });
     let objects = objects.map(|(other, _)| other.words());
     let queue = cluster.objects.seen().get(key).and_then(|seen| seen.body["spec"]["clusterQueue"].as_str());

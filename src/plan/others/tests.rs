@@ -64,6 +64,20 @@ fn nothing_is_asked_of_others_that_do_what_is_needed() {
 }
 
 #[test]
+fn another_kueue_than_the_one_that_was_tried_is_said() {
+    let with = |version: Option<&str>| {
+        let mut input = input(Some(right()), Some("waitForPodsReady: {timeout: 10m}"));
+        input.observed.cluster.others.kueue_version = version.map(str::to_owned);
+        drafted(&input).notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((with(None).len(), with(Some("0.19.7")).len()), (0, 0));
+    for other in ["0.18.4", "0.20.0-rc.1", "1.0.0"] {
+        let told = with(Some(other));
+        assert!(told.len() == 1 && told[0].starts_with(&format!("Kueue {other} runs here")), "{told:?}");
+    }
+}
+
+#[test]
 fn a_policy_that_names_another_file_is_held_with_the_patch() {
     let other = json!({"spec": {"mig": {"strategy": "mixed"}, "migManager": {"config": {"name": "default-mig-parted-config"}}}});
     let draft = drafted(&input(Some(other), Some("waitForPodsReady: {timeout: 10m}")));
@@ -119,6 +133,7 @@ fn nodes_of_others_that_lose_their_file_are_named() {
         unschedulable: false,
         ready: true,
         unready_since: None,
+        moved_by: Default::default(),
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),
         created: input.now,

@@ -12,6 +12,7 @@ mod gaps;
 pub mod join;
 mod kinds;
 mod ledger;
+mod movers;
 mod nodes;
 mod objects;
 mod observe;

@@ -167,6 +167,7 @@ pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSe
         allocatable: amounts(resources),
         conditions: conditions.map(|one| (one.kind.as_str().to_owned(), condition(one))).collect(),
         created: metadata.creation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH),
+        moved_by: BTreeMap::new(),
     };
     (name, seen)
 }

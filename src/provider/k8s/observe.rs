@@ -13,11 +13,12 @@ use super::budgets;
 use super::claims::all_claims;
 use super::gaps::{Gaps, gap, kueue_is_missing};
 use super::kinds;
+use super::movers;
 use super::nodes;
 use super::objects::{self, MANAGED_BY};
 use super::pods::{self, Around};
 use super::proto::ACCEPT;
-use super::served::Served;
+use super::served::{self, Served};
 use super::slim::{Meta, page};
 use super::wire::{Failure, MANAGER, Wire, escaped};
 use super::workloads::{self, Links};
@@ -56,7 +57,8 @@ pub async fn observe(k8s: &K8s, target: &Target) -> ClusterSeen {
     let around =
         Around { budgets: selectors, links, claims: gaps.take("claims", claims), loose: gaps.take("groups", loose) };
     let pods = gaps.take("pods", all_pods(&k8s.wire, None, NOT_OVER, &around).await);
-    let nodes = gaps.take("nodes", nodes);
+    let mut nodes = gaps.take("nodes", nodes);
+    movers::put_down(&k8s.wire, &target.standing, &mut nodes).await;
     k8s.known.replace(Known::of(&served, &nodes, &workloads));
     saved_by_pods(&mut workloads, &pods);
     ClusterSeen {
@@ -88,6 +90,7 @@ pub fn nothing(at: Timestamp, gap: &Gap) -> ClusterSeen {
         unread: BTreeMap::new(),
         others: Others {
             kueue: Read::with_gap(None, at, gap.clone()),
+            kueue_version: None,
             policies: Read::with_gap(BTreeMap::new(), at, gap.clone()),
         },
     }
@@ -265,11 +268,13 @@ async fn config_maps(k8s: &K8s, target: &Target) -> Found<Vec<(ObjectKey, Object
 
 /// What other tools own and ours rests on. Who may not read it hears of it where it matters.
 async fn others(k8s: &K8s, served: &Served, at: Timestamp) -> Others {
-    let (kueue, policies) = join(object(k8s, &configuration()), all_policies(k8s, served)).await;
+    let (kueue, policies, kueue_version) =
+        join3(object(k8s, &configuration()), all_policies(k8s, served), served::kueue_version(&k8s.wire)).await;
     let mut gaps = Gaps::default();
     let kueue = gaps.take("kueue", kueue).map(|(_, seen)| seen.body);
     let policies = gaps.take("policies", policies).into_iter().map(|(key, seen)| (key, seen.body)).collect();
-    Others { kueue: read(kueue, at, gaps.of(&["kueue"])), policies: read(policies, at, gaps.of(&["policies"])) }
+    let policies = read(policies, at, gaps.of(&["policies"]));
+    Others { kueue: read(kueue, at, gaps.of(&["kueue"])), kueue_version, policies }
 }
 
 /// A cluster without the GPU Operator has no policies: that is known, not unread.

@@ -73,6 +73,50 @@ impl Served {
     }
 }
 
+/// Where Kueue's own manifests and its chart put it.
+const KUEUE_RUNS: &str = "/apis/apps/v1/namespaces/kueue-system/deployments/kueue-controller-manager";
+
+#[derive(Deserialize)]
+struct Deployment {
+    spec: DeploymentSpec,
+}
+
+#[derive(Deserialize)]
+struct DeploymentSpec {
+    template: Template,
+}
+
+#[derive(Deserialize)]
+struct Template {
+    spec: TemplateSpec,
+}
+
+#[derive(Deserialize)]
+struct TemplateSpec {
+    containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+struct Container {
+    name: String,
+    image: String,
+}
+
+/// Which Kueue runs, where that can be told. Nothing rests on it but a word to the reader.
+pub async fn kueue_version(wire: &Wire) -> Option<String> {
+    version(&wire.get(KUEUE_RUNS).await.ok()?)
+}
+
+fn version(deployment: &[u8]) -> Option<String> {
+    let found: Deployment = serde_json::from_slice(deployment).ok()?;
+    let manager = found.spec.template.spec.containers.into_iter().find(|one| one.name == "manager")?;
+    let image = manager.image.split('@').next()?;
+    // A registry may have a port.
+    let (_, tag) = image.rsplit('/').next()?.split_once(':')?;
+    let version = tag.strip_prefix('v').unwrap_or(tag);
+    version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +129,19 @@ mod tests {
         let versions: Vec<String> =
             versions.iter().map(|one| format!(r#"{{"groupVersion": "{name}/{one}", "version": "{one}"}}"#)).collect();
         format!(r#"{{"name": "{name}", "versions": [{}]}}"#, versions.join(","))
+    }
+
+    #[test]
+    fn the_version_of_kueue_is_the_tag_of_its_image() {
+        let of = |image: &str| {
+            let manager = format!(r#"{{"name": "manager", "image": "{image}"}}"#);
+            let spec = format!(r#"{{"containers": [{{"name": "proxy", "image": "x:v1.2"}}, {manager}]}}"#);
+            version(format!(r#"{{"spec": {{"template": {{"spec": {spec}}}}}}}"#).as_bytes())
+        };
+        assert_eq!(of("registry.k8s.io/kueue/kueue:v0.17.3").as_deref(), Some("0.17.3"));
+        assert_eq!(of("local:5000/kueue:v0.19.2@sha256:0123").as_deref(), Some("0.19.2"));
+        assert_eq!(of("local:5000/kueue"), None);
+        assert_eq!(of("kueue:main"), None);
     }
 
     #[test]

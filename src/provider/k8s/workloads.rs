@@ -191,7 +191,9 @@ pub fn found(workload: &Workload<'_>) -> Found {
     let level = |text: Option<&Text<'_>>| text.map(|text| text.as_str().to_owned());
     let flavors = assignments().filter_map(|one| one.flavors.as_ref()).flat_map(|flavors| &flavors.0);
     let marks = [SUSPENDED, ASKED].into_iter().filter_map(|key| Some((key.into(), meta.note(key)?.into())));
-    let class = spec.priority_class_ref.as_ref().filter(|class| class.kind.as_str() == "WorkloadPriorityClass");
+    // A tier has a class of either kind, of one name: work may ask for it by its pods alone.
+    let is_tier = |kind: &str| matches!(kind, "WorkloadPriorityClass" | "PriorityClass");
+    let class = spec.priority_class_ref.as_ref().filter(|class| is_tier(class.kind.as_str()));
     let seen = WorkloadSeen {
         name: NamespacedName::new(meta.namespace.as_str(), meta.name.as_str()),
         queue: admission.map(|admission| admission.cluster_queue.as_str()).unwrap_or_default().into(),
@@ -302,6 +304,13 @@ mod tests {
         assert_eq!(nodes, ["gpu-01.local=1", "gpu-02.local=1", "gpu-09=2"]);
         assert_eq!(seen.marks.keys().collect::<Vec<_>>(), [ASKED]);
         assert_eq!(seen.saved, Some("2026-09-03T10:20:00Z".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_workload_may_be_of_a_tier_by_the_class_of_its_pods_alone() {
+        let text = WORKLOAD.replace("\"WorkloadPriorityClass\"", "\"PriorityClass\"");
+        assert_ne!(text, WORKLOAD);
+        assert_eq!(found(&serde_json::from_str(&text).unwrap()).seen.tier, Some("research".into()));
     }
 
     #[test]

@@ -94,6 +94,9 @@ pub struct Node {
     pub memory_gib: u32,
     pub efa: u32,
     pub gpus: Gpus,
+    /// Labels that somebody wrote by hand: who, and when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub moved_by: BTreeMap<String, (String, Timestamp)>,
 }
 
 impl Default for Acceptance {
@@ -129,6 +132,7 @@ impl Node {
             memory_gib: join.memory_gib,
             efa: join.efa,
             gpus: Gpus::new(join.gpus, join.gpu.clone()),
+            moved_by: BTreeMap::new(),
         }
     }
 

@@ -63,6 +63,7 @@ impl ClusterState {
     ) -> Result<(), ProviderError> {
         self.change_node(name, |node| {
             for (key, value) in labels {
+                node.moved_by.remove(key);
                 match value {
                     Some(value) => _ = node.labels.insert(key.clone(), value.clone()),
                     None => _ = node.labels.remove(key),

@@ -106,15 +106,22 @@ impl ClusterState {
         self.change_node(name, |node| set(&mut node.annotations, key, value))
     }
 
+    /// Somebody changes a label of a node. Who takes one off leaves no trace, as in a real cluster.
     pub fn label(
         &mut self,
         now: Timestamp,
         name: &NodeName,
-        key: &str,
-        value: Option<&str>,
+        (key, value): (&str, Option<&str>),
+        by: Option<&str>,
     ) -> Result<(), ProviderError> {
         self.tick(now);
-        self.change_node(name, |node| set(&mut node.labels, key, value))
+        self.change_node(name, |node| {
+            set(&mut node.labels, key, value);
+            node.moved_by.remove(key);
+            if let (Some(by), true) = (by, value.is_some()) {
+                node.moved_by.insert(key.into(), (by.into(), now));
+            }
+        })
     }
 
     /// A taint of somebody else: the pods of the pool do not expect it.

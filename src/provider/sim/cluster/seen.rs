@@ -86,6 +86,7 @@ impl ClusterState {
         let policies = self.objects.iter().filter(|(key, _)| key.kind == ObjectKind::ClusterPolicy);
         Others {
             kueue: Read::new(self.objects.get(&configuration()).map(|found| found.body.clone()), now),
+            kueue_version: None,
             policies: Read::new(policies.map(|(key, found)| (key.clone(), found.body.clone())).collect(), now),
         }
     }
@@ -159,6 +160,7 @@ fn node_seen(node: &Node) -> NodeSeen {
         unschedulable: node.unschedulable,
         ready: node.ready,
         unready_since: node.not_ready_since,
+        moved_by: node.moved_by.clone(),
         allocatable: node.allocatable(),
         conditions: node.conditions.clone(),
         created: node.created,
