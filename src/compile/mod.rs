@@ -1,11 +1,11 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission policies in
-//! [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's in
-//! [`scheduler`], what a node is launched with in [`nodes`], what it is told as it starts in [`bootstrap`], and what
-//! others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them back,
-//! quantities in their canonical form, so that they can be compared.
+//! [`cohorts`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission
+//! policies in [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's
+//! in [`scheduler`], what a node is launched with and carries in [`nodes`], what it is told as it starts in [`bootstrap`],
+//! and what others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them
+//! back, quantities in their canonical form, so that they can be compared.
 //!
 //! Only what is written into an object follows the hour. Which objects there are, who stands below whom, and which
 //! resources a queue covers come from what the documents say for all hours: Kueue forgets what runs when a queue drops

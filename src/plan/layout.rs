@@ -203,7 +203,8 @@ pub fn steps(
     made.push(step_id("laid-out", &slot.id, generation), Action::Await(fact), vec![], (60, 600));
 }
 
-/// A node is emptied for hours, and the policy is its owner's: one that names another file by then would make the cut fail.
+/// A node is emptied for hours, and the policy is its owner's: one that names another file by then would make the cut
+/// fail.
 fn policies_are_as_seen(view: &View<'_>) -> Vec<Fact> {
     let policies = view.input.observed.cluster.others.policies.seen().iter();
     let unchanged =
