@@ -83,19 +83,5 @@ fn a_queue_is_adopted_by_name_with_its_work_and_others_setups_are_left_alone() {
     assert_eq!(look(), before, "what no document names is as it was");
     assert_eq!(pods(&plane, "adopts-others").len(), 1);
 
-    // New work is let in by what the documents say; when the old one has ended, so is the queue as they say.
-    let mut job = gang(NAME, "after", "main", 1, 8);
-    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
-    plane.api.create(&job).unwrap();
-    eventually("both run", 120, || (pods(&plane, NAME).len() == 2).then_some(()));
-    let old_job = format!("/apis/batch/v1/namespaces/{NAME}/jobs/before?propagationPolicy=Background");
-    plane.api.delete(&old_job);
-    eventually("the old one is gone", 60, || (pods(&plane, NAME).len() == 1).then_some(()));
-    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
-    let mut last = queue(&plane, OLD);
-    assert_eq!((&last["spec"]["cohortName"], &last["metadata"]["uid"]), (&json!(NAME), &old["metadata"]["uid"]));
-    let flavors = last["spec"]["resourceGroups"][0]["flavors"].take();
-    assert_eq!(flavors.as_array().unwrap().iter().map(|one| &one["name"]).collect::<Vec<_>>(), [NAME]);
-    assert_eq!(look(), before);
     plane.end_jobs(&[NAME.to_owned(), "adopts-others".to_owned()].into());
 }

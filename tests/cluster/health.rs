@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -64,7 +63,7 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn sick_nodes_are_taken_out_up_to_the_limit_with_their_gangs_moved_whole_and_come_back() {
+fn sick_nodes_are_taken_out_up_to_the_limit_with_their_gangs_moved_whole() {
     let Some(plane) = shared() else { return };
     let nodes = GpuNodes::new(NAME, 4).label("rack", NAME);
     plane.add_nodes(&nodes);
@@ -127,24 +126,5 @@ fn sick_nodes_are_taken_out_up_to_the_limit_with_their_gangs_moved_whole_and_com
     assert!(held.contains("health limit") && held.contains(second.as_str()), "{held}");
     assert!(!is_closed(&plane, second));
 
-    // Whoever comes back is let in when it has passed its tests again; then there is room for the other one.
-    says(&plane, sick, "SysLogsXIDError", "False", "");
-    says(&plane, sick, "GpuAcceptance", "False", "tests run");
-    assert_eq!(run(&["return", sick]).0, Some(0));
-    let waiting = start(&plane, directory.path());
-    for _ in 0..40 {
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(is_closed(&plane, sick), "its tests are not over");
-    }
-    says(&plane, sick, "GpuAcceptance", "True", "passed");
-    waiting.ends();
-    // As an operator goes on; what is held by then comes with one of the next rounds.
-    for _ in 0..5 {
-        if is_closed(&plane, sick) || !is_closed(&plane, second) {
-            apply();
-        }
-    }
-    assert!(!is_closed(&plane, sick), "it is back: {}", run(&["plan"]).1);
-    assert!(is_closed(&plane, second), "there is room for it now: {}", run(&["plan"]).1);
     plane.end_jobs(&[NAME.to_owned()].into());
 }

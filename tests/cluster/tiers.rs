@@ -8,12 +8,12 @@ use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, share
 use super::namespace;
 use super::whole::{fleet, tidewright};
 
-const NAME: &str = "tiers";
+const NAME: &str = "doors";
 
 const PRODUCTION: &str = "---
 apiVersion: tidewright.dev/v1alpha1
 kind: PreemptionTier
-metadata: {name: tiers-production}
+metadata: {name: doors-production}
 spec: {rank: 900, preempts: lowerTiers}
 ";
 
@@ -29,7 +29,7 @@ fn job(name: &str, tier: Option<&str>) -> Value {
 fn is_refused(answer: Result<Value, Refused>) {
     let refused = answer.expect_err("it is refused");
     assert!(refused.status == 403 || refused.status == 422, "{refused:?}");
-    assert!(refused.message.contains("the quota tiers allows the tiers tiers"), "{}", refused.message);
+    assert!(refused.message.contains("the quota doors allows the tiers doors"), "{}", refused.message);
 }
 
 #[test]
@@ -45,22 +45,22 @@ fn work_that_asks_for_a_tier_of_others_is_refused_at_the_door() {
     eventually("the policy is in force", 60, || {
         tried += 1;
         let name = format!("tried-{tried}");
-        plane.api.create(&job(&name, Some("tiers-production"))).err()
+        plane.api.create(&job(&name, Some("doors-production"))).err()
     });
-    is_refused(plane.api.create(&job("urgent", Some("tiers-production"))));
+    is_refused(plane.api.create(&job("urgent", Some("doors-production"))));
     // By the class of its pods, as a Job or as a bare pod: Kueue and the scheduler would take the rank from there.
     let mut by_class = job("by-class", None);
-    by_class["spec"]["template"]["spec"]["priorityClassName"] = json!("tiers-production");
+    by_class["spec"]["template"]["spec"]["priorityClassName"] = json!("doors-production");
     is_refused(plane.api.create(&by_class));
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": NAME},
-        "spec": {"priorityClassName": "tiers-production", "containers": [{"name": "main", "image": "train"}]}});
+        "spec": {"priorityClassName": "doors-production", "containers": [{"name": "main", "image": "train"}]}});
     is_refused(plane.api.create(&pod));
     // The team's own tier, no tier at all, and classes that are no tiers.
-    plane.api.create(&job("own", Some("tiers"))).unwrap();
+    plane.api.create(&job("own", Some(NAME))).unwrap();
     plane.api.create(&job("none", None)).unwrap();
     is_refused(plane.api.merge(
         &format!("/apis/batch/v1/namespaces/{NAME}/jobs/own"),
-        &json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "tiers-production"}}}),
+        &json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "doors-production"}}}),
     ));
     // What it may not have, others may.
     elsewhere(&plane);
@@ -68,9 +68,9 @@ fn work_that_asks_for_a_tier_of_others_is_refused_at_the_door() {
 }
 
 fn elsewhere(plane: &Controlplane) {
-    let other = "tiers-elsewhere";
+    let other = "doors-elsewhere";
     plane.api.create(&namespace(other)).unwrap();
-    let mut job = job("urgent", Some("tiers-production"));
+    let mut job = job("urgent", Some("doors-production"));
     job["metadata"]["namespace"] = json!(other);
     plane.api.create(&job).unwrap();
     plane.api.delete(&format!("/api/v1/namespaces/{other}"));
