@@ -210,19 +210,21 @@ mod tests {
         }
     }
 
-    fn keep(registrar: &Registrar, wanted: &[(&str, Machine)]) {
+    async fn keep(registrar: &Registrar, wanted: &[(&str, Machine)]) {
         let wanted = wanted.iter().map(|(name, machine)| (NodeName::from(*name), machine.clone())).collect();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(registrar.keep(&wanted, Timestamp::UNIX_EPOCH)).unwrap();
+        registrar.keep(&wanted, Timestamp::UNIX_EPOCH).await.unwrap();
     }
 
     #[test]
     fn a_machine_is_registered_once_and_its_node_goes_with_it() {
-        let (registrar, asked) = server(r#"{"metadata": {}, "items": [{"metadata": {"name": "old"}}]}"#);
-        keep(&registrar, &[("new", machine())]);
-        keep(&registrar, &[("new", machine())]);
-        keep(&registrar, &[]);
-        let asked = asked.lock().unwrap().clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let asked = runtime.block_on(async {
+            let (registrar, asked) = server(r#"{"metadata": {}, "items": [{"metadata": {"name": "old"}}]}"#);
+            keep(&registrar, &[("new", machine())]).await;
+            keep(&registrar, &[("new", machine())]).await;
+            keep(&registrar, &[]).await;
+            asked.lock().unwrap().clone()
+        });
         let lines: Vec<&str> = asked.iter().map(|(line, _)| line.as_str()).collect();
         assert_eq!(
             lines,
