@@ -126,6 +126,9 @@ pub fn crossed(tree: &Tree, hosts: &[usize]) -> usize {
     leaves.map(|leaf| tree.distance(first, leaf)).max().unwrap_or(0)
 }
 
+/// How much work, how many hosts, which domain; then those hosts and that work.
+type Rated = (usize, usize, u32, Vec<usize>, Vec<u32>);
+
 fn misfit(
     tree: &Tree,
     seats: &[Seat],
@@ -142,7 +145,7 @@ fn misfit(
     };
     let kinds = seats.iter().map(|seat| seat.kind + 1).max().unwrap_or(0);
     let mut found = Misfit { needs, most: 0, domain: None, ever: 0, room: None };
-    let mut least: Option<(usize, usize, u32, Vec<usize>, Vec<u32>)> = None;
+    let mut least: Option<Rated> = None;
     for kind in 0..kinds {
         let free_at = |at: usize| seats[at].kind == kind && fits(&seats[at]);
         let all = (0..seats.len()).filter(|at| free_at(*at)).count();

@@ -81,8 +81,8 @@ pub const SLOTS: [u32; 5] = [128, 64, 32, 16, 8];
 
 /// How good a placement is: the smaller the better, the first difference decides.
 ///
-/// 1. nodes that got no place; 2. domains that pools share which should be apart; 3. crossings and moves at their
-/// prices; 4. free slots of 128, then 64, 32, 16 and 8 GPUs, over all levels (the more the better); 5. moves.
+/// In this order: nodes that got no place; domains that pools share which should be apart; crossings and moves at their
+/// prices; free slots of 128, then 64, 32, 16 and 8 GPUs, over all levels (the more the better); moves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Score {
     pub unplaced: u64,

@@ -264,8 +264,8 @@ fn group(problem: &Problem<'_>) -> Grouped {
     let mut of_host = vec![None; problem.hosts.len()];
     for (leaf, domain) in tree.domains[tree.depth() - 1].iter().enumerate() {
         let begin = groups.len();
-        for at in domain.hosts.start as usize..domain.hosts.end as usize {
-            let host = &problem.hosts[at];
+        let (first, last) = (domain.hosts.start as usize, domain.hosts.end as usize);
+        for (host, of_host) in problem.hosts[first..last].iter().zip(&mut of_host[first..last]) {
             let has = match host.free {
                 Freedom::Usable => true,
                 Freedom::Fixed => host.pool.is_some(),
@@ -280,7 +280,7 @@ fn group(problem: &Problem<'_>) -> Grouped {
                 groups.push(Group { leaf: number(leaf), class: host.class, gpus: host.gpus, size: 0 });
             }
             groups[group].size += 1;
-            of_host[at] = Some(number(group));
+            *of_host = Some(number(group));
         }
         groups_of.push(number(begin)..number(groups.len()));
     }

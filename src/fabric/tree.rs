@@ -99,8 +99,8 @@ impl Tree {
         let mut last: Vec<String> = Vec::new();
         for (path, host) in paths {
             let same = last.iter().zip(&path).take_while(|(a, b)| a == b).count();
-            for level in same..depth {
-                tree.open(level, &path[level]);
+            for (level, name) in path.iter().enumerate().skip(same) {
+                tree.open(level, name);
             }
             let leaf = tree.leaves() - 1;
             if same < depth {
@@ -203,7 +203,7 @@ fn infer(levels: &[LevelName], places: &mut [Place]) -> Vec<Note> {
 /// Domains of one name below different ones: taken as different, and told of those that are fewer.
 fn namesakes(levels: &[LevelName], places: &[Place]) -> Vec<Note> {
     let mut notes = Vec::new();
-    for level in 1..levels.len() {
+    for (level, own_level) in levels.iter().enumerate().skip(1) {
         let mut known: BTreeMap<&str, BTreeMap<&str, Vec<&NodeName>>> = BTreeMap::new();
         for place in places {
             if let (Some(above), Some(own)) = (&place.path[level - 1], &place.path[level]) {
@@ -216,7 +216,7 @@ fn namesakes(levels: &[LevelName], places: &[Place]) -> Vec<Note> {
             for (name, hosts) in above.iter().filter(|(name, _)| **name != most) {
                 notes.extend(hosts.iter().map(|host| Note {
                     host: (*host).clone(),
-                    level: levels[level].clone(),
+                    level: own_level.clone(),
                     what: Oddity::Elsewhere { domain: domain.into(), above: (*name).into(), most: most.into() },
                 }));
             }
