@@ -44,11 +44,13 @@ scripts! {
     block_ends_while_nobody_looks
     block_is_bought_filled_and_drained
     booted_node_is_admitted_again
+    booted_node_shows_its_gpus_first
     bought_block_is_not_edited
     breaker_stops_mass_quarantine
     budget_is_kept_in_a_drain
     budget_lets_one_go_at_a_time
     budget_that_blocks_keeps_the_quota
+    budget_that_never_allows_is_named
     canary_and_windows
     capacity_error_falls_back
     claimed_node_disappears
@@ -87,6 +89,7 @@ scripts! {
     first_fill
     flavor_swap_is_staged
     foreign_work_is_waited_for
+    forgotten_machine_is_missing
     freeze_holds_the_tide
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
@@ -128,6 +131,7 @@ scripts! {
     not_approved_is_not_begun
     not_approved_is_not_done
     notice_under_a_freeze
+    old_plan_does_not_close_a_released_node
     only_failed_orders_count
     owner_takes_back_what_it_lent
     pod_comes_after_the_cordon
@@ -141,6 +145,7 @@ scripts! {
     recall_and_then_edits
     recall_brings_quota_and_nodes
     recall_turns_the_tide
+    removal_that_waits_takes_no_budget
     rename
     rename_and_resize
     rename_in_the_middle_of_a_roll_out
@@ -149,8 +154,11 @@ scripts! {
     rename_waits_for_an_answer
     replace_in_a_full_reservation
     resend_into_a_hidden_reservation
+    reservation_is_given_back_empty
     reservation_shrinks_under_its_nodes
     retired_borrower_gives_back
+    returned_loan_waits_for_nobody
+    returned_node_counts_until_it_is_open
     returned_node_is_admitted_first
     roll_out_by_the_hour_keeps_its_approval
     roll_out_says_when_it_is_done
@@ -168,6 +176,7 @@ scripts! {
     silent_machine_of_somebody_else
     silent_node_is_given_up_by_whoever_comes_next
     silent_node_is_replaced
+    slices_that_stay_up_take_no_room
     smaller_loan_is_asked_back_in_good_time
     spares_are_kept_beside_a_loan
     spot_interruption
@@ -184,6 +193,7 @@ scripts! {
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
     what_is_held_says_why
+    what_is_held_takes_no_room
     what_is_not_ours_stays
     what_waits_for_a_loan_is_shown
 }

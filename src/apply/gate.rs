@@ -38,6 +38,7 @@ pub(super) async fn pass(walk: &Walk<'_>, step: &Step, memory: &mut Memory, more
     let seen = look(walk.world, &subjects).await;
     judge(walk, &facts, &seen)?;
     let passed = stands(walk, step, &seen)?;
+    still_claimed(walk, step, memory).await?;
     let nodes = nodes(step, &seen);
     let unseen = nodes.iter().filter(|name| !seen.cluster.nodes.seen().contains_key(*name));
     let rest = look(walk.world, &unseen.cloned().map(Subject::Node).collect()).await;
@@ -177,6 +178,25 @@ fn stands(walk: &Walk<'_>, step: &Step, seen: &Observed) -> Result<Passed, Turn>
         },
         Action::Cloud(_) | Action::Record(_) | Action::Await(_) => Ok(Passed::Go),
     }
+}
+
+/// A node that exists without us is ours only as long as the ledger says so: a plan that is old may have seen it claimed,
+/// and it was given back since. One that is being claimed by this plan is asked for when that is recorded.
+async fn still_claimed(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<(), Turn> {
+    let Action::Cluster(
+        ClusterAction::Cordon { node, .. } | ClusterAction::Cut { node, .. } | ClusterAction::Dress { node, .. },
+    ) = &step.action
+    else {
+        return Ok(());
+    };
+    let Some(slot) = walk.input.ledger.claimed_by(node) else { return Ok(()) };
+    for name in [slot.clone(), walk.input.as_kept(&slot)] {
+        let found = walk.slot(&name).await.map_err(|error| retry::after(walk, step, memory, &error))?;
+        if found.node.as_ref() == Some(node) {
+            return Ok(());
+        }
+    }
+    Err(dropped(format!("{node} does not belong to {slot} any more")))
 }
 
 /// The instance, if its tag says that it is this slot's. The ledger has to say so too; whoever calls looks there.

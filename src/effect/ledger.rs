@@ -262,6 +262,14 @@ impl Ledger {
         self.pools.get(&slot.pool)?.slots.get(&slot.index)
     }
 
+    /// The slot that a node which exists without us was claimed for.
+    pub fn claimed_by(&self, node: &NodeName) -> Option<SlotId> {
+        let slots =
+            self.pools.iter().flat_map(|(name, pool)| pool.slots.iter().map(move |(index, slot)| (name, index, slot)));
+        let mut claimed = slots.filter(|(_, _, slot)| slot.node.as_ref() == Some(node));
+        claimed.next().map(|(name, index, _)| SlotId::new(name, *index))
+    }
+
     fn slot_mut(&mut self, slot: &SlotId) -> &mut Slot {
         self.pools.entry(slot.pool.clone()).or_default().slots.entry(slot.index).or_default()
     }

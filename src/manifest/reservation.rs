@@ -64,7 +64,7 @@ pub struct OnDemandReservation {
     /// `targeted`: only pools that name it use it. `open`: anything of its type and zone does.
     #[serde(default)]
     pub r#match: Match,
-    /// Give the reservation back. Its nodes run on, at the on-demand price.
+    /// Give the reservation back, once nothing stands in it: its nodes move to another source first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancel: bool,
 }

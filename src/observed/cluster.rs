@@ -347,6 +347,11 @@ impl fmt::Display for GangName {
 }
 
 impl BudgetSeen {
+    /// Whether it wants all of its pods up, and so never lets one go that is.
+    pub fn wants_all(&self) -> bool {
+        self.expected > 0 && self.desired >= self.expected
+    }
+
     /// Whether this pod's eviction takes from what is allowed, as the API server counts it. A pod that never ran does
     /// not, and one that is not ready only where the others are too few: else one that crashes would stay for ever.
     pub fn is_asked_for(&self, pod: &PodSeen) -> bool {

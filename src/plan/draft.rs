@@ -3,6 +3,7 @@
 //! A [`Course`] is the unit that a gate lets through or holds: all its steps, or none. `gates` looks at every course
 //! alike, whatever part of the planner it came from.
 
+use super::kept::Kept;
 use super::types::*;
 use crate::effect::{Effects, Thing};
 use crate::ids::NodeName;
@@ -31,6 +32,8 @@ pub struct Draft {
     pub released: Vec<Released>,
     pub offers: Vec<Offer>,
     pub notes: Vec<Note>,
+    /// Nodes that were not begun and wait.
+    pub kept: Kept,
 }
 
 impl Course {

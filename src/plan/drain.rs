@@ -219,15 +219,16 @@ fn set_aside(view: &View<'_>, load: &mut Load<'_>, pressure: Pressure) -> Option
         first = first.take().or(waiting_on);
         moves
     };
-    load.singles.retain(|pod| moves(keeps(pod, pressure)));
-    load.gangs.retain(|gang| moves(view.harm.pods_of(*gang).iter().find_map(|pod| keeps(pod, pressure))));
+    load.singles.retain(|pod| moves(keeps(view, pod, pressure)));
+    load.gangs.retain(|gang| moves(view.harm.pods_of(*gang).iter().find_map(|pod| keeps(view, pod, pressure))));
     load.workloads.retain(|_, workload| moves(promised(view, workload, pressure).map(too_young)));
     first
 }
 
 /// Why a pod stays where it is, if it does.
-fn keeps(pod: &PodSeen, pressure: Pressure) -> Option<WaitingOn> {
-    two_budgets(pod, pressure).or_else(|| unmanaged(pod, pressure)).or_else(|| local_data(pod, pressure))
+fn keeps(view: &View<'_>, pod: &PodSeen, pressure: Pressure) -> Option<WaitingOn> {
+    let budgets = || two_budgets(pod, pressure).or_else(|| wants_all(view, pod));
+    budgets().or_else(|| unmanaged(pod, pressure)).or_else(|| local_data(pod, pressure))
 }
 
 fn too_young(until: Timestamp) -> WaitingOn {
@@ -241,12 +242,19 @@ fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure, is_broken: bool
         load.singles.iter().copied().chain(gangs)
     };
     let first = |check: fn(&PodSeen, Pressure) -> Option<WaitingOn>| pods().find_map(|pod| check(pod, pressure));
-    if let Some(waiting_on) = first(two_budgets).or_else(|| first(unmanaged)).or_else(|| first(local_data)) {
+    let all_up = || pods().find_map(|pod| wants_all(view, pod));
+    let budgets = first(two_budgets).or_else(all_up);
+    if let Some(waiting_on) = budgets.or_else(|| first(unmanaged)).or_else(|| first(local_data)) {
         return Some(waiting_on);
     }
     let whole = load.workloads.values().filter(|_| !is_broken);
     let promises = whole.filter_map(|workload| promised(view, workload, pressure));
     promises.max().map(too_young)
+}
+
+/// What stands in the way of emptying a node in service that nothing takes away at an instant.
+pub fn cannot_begin(view: &View<'_>, node: &NodeName) -> Option<WaitingOn> {
+    blocked(view, &load(view, node), Pressure::default(), false)
 }
 
 /// Pods that were told to end and had their time on a node that says nothing, and stays where it is.
@@ -274,6 +282,19 @@ pub(super) fn two_budgets(pod: &PodSeen, _: Pressure) -> Option<WaitingOn> {
          keep one of them",
         pod.name,
         budgets.join(", ")
+    )))
+}
+
+/// A pod whose budget wants all of its pods up: no time brings an eviction of it.
+pub(super) fn wants_all(view: &View<'_>, pod: &PodSeen) -> Option<WaitingOn> {
+    let budgets = view.input.observed.cluster.budgets.seen();
+    let asked = |name: &&NamespacedName| budgets.get(*name).is_some_and(|one| one.wants_all() && one.is_asked_for(pod));
+    let name = pod.budgets.iter().find(asked).filter(|_| pod.terminating.is_none())?;
+    let all = budgets.get(name)?.expected;
+    Some(WaitingOn::Person(format!(
+        "PodDisruptionBudget {name} wants all {all} of its pods up, so the API server never lets pod {} go: write \
+         `maxUnavailable: 1` in it, or run one pod more",
+        pod.name
     )))
 }
 

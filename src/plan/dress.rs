@@ -46,6 +46,16 @@ pub fn admitted(view: &View<'_>, pool: &PoolView<'_>, made: &mut Steps, node: &N
     }
 }
 
+/// Waits until a node that was booted shows its GPUs again: its device plugin comes after its kubelet, and whatever comes
+/// to it before that fails.
+pub fn shown(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, made: &mut Steps) {
+    if let Some((_, laid_out)) = layout::wanted(view, pool, slot) {
+        let laid_out = LaidOut { labels: BTreeMap::new(), ..laid_out.clone() };
+        let fact = Fact::LaidOut { node: node.clone(), laid_out };
+        made.push(step_id("shown", &slot.id, slot.generation()), Action::Await(fact), vec![], (10, 120));
+    }
+}
+
 /// Takes our labels and taints off an existing node and lets it go.
 pub fn release(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, made: &mut Steps) {
     let generation = slot.generation();

@@ -18,7 +18,13 @@ use crate::mistakes::{Mistake, is_on};
 use crate::observed::Market;
 
 /// A slot without a node that serves.
-pub fn empty_slot(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &mut Shared, draft: &mut Draft) {
+pub fn empty_slot(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    shared: &mut Shared<'_>,
+    draft: &mut Draft,
+) {
     let on = thing(pool.name);
     let generation = slot.generation();
     let wanted = slot.part.is_some();
@@ -108,7 +114,7 @@ pub fn fill(
     slot: &SlotView<'_>,
     freed: Option<&ReservationId>,
     mut made: Steps,
-    shared: &mut Shared,
+    shared: &mut Shared<'_>,
     draft: &mut Draft,
 ) {
     let on = thing(pool.name);
@@ -245,7 +251,7 @@ fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mu
 
 /// A node that is on its way: waited for. One that is not wanted any more is given up before it serves, and one that
 /// does not come is replaced.
-fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &mut Shared, draft: &mut Draft) {
+fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &mut Shared<'_>, draft: &mut Draft) {
     let on = thing(pool.name);
     let generation = slot.generation();
     let wanted = slot.part.is_some();

@@ -8,9 +8,10 @@ mod removals;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Course, Draft};
+use super::kept::{self, Kept};
 use super::shrink::Shrink;
 use super::types::*;
-use super::view::View;
+use super::view::{PoolView, SlotView, View};
 use crate::effect::marks::{CORDON, HANDS_OFF, Mark};
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, Freeze, Quarantine, Scope, Thing};
 use crate::fleet::standing::{HealthSpec, TideSpec};
@@ -25,7 +26,7 @@ pub const REMOVED_PER_HOUR: &str = "limits.nodesRemovedPerHour";
 /// What an approval would have to cover is known only when everything else is: the place is kept with this.
 pub const NO_DIGEST: &str = "";
 
-pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
+pub fn pass(view: &View<'_>, kept: &Kept, draft: &mut Draft) -> Vec<Thing> {
     // A part of a plan needs the same word as the whole: what is left out counts here.
     let mut removals = Removals::new(view, &draft.courses, &draft.held);
     let shrink = Shrink::new(view, &draft.courses, &draft.held, removals.too_many && !removals.approved);
@@ -35,7 +36,9 @@ pub fn pass(view: &View<'_>, draft: &mut Draft) -> Vec<Thing> {
     let (begun, fresh): (Vec<_>, Vec<_>) = courses.into_iter().partition(|course| is_begun(view, course));
     let first_fresh = begun.len();
     let mut courses: Vec<Course> = begun.into_iter().chain(fresh).collect();
-    let waits = waits(view, &mut removals, &shrink, &mut courses, first_fresh);
+    let mut waits = waits(view, &mut removals, &shrink, &mut courses, first_fresh);
+    still_kept(kept, &courses[first_fresh..], &mut waits[first_fresh..]);
+    note_kept(&courses[first_fresh..], &waits[first_fresh..], draft);
     let (mut come, mut told) = (Come::default(), BTreeSet::new());
     for (mut course, waiting_on) in courses.into_iter().zip(waits) {
         if course.has_deadline && is_frozen(view) {
@@ -74,7 +77,7 @@ fn waits(
     let mut order: Vec<usize> = (0..courses.len()).collect();
     let moves_work = |course: &Course| is_counted(course) && !course.disruption().is_none();
     order[first_fresh..].sort_by_cached_key(|at| (moves_work(&courses[*at]), removals.ties.width(&courses[*at])));
-    let mut breakers: BTreeMap<PoolName, u32> = BTreeMap::new();
+    let mut breakers: BTreeMap<PoolName, OutForHealth> = BTreeMap::new();
     let mut waits = vec![None; courses.len()];
     for at in order {
         let (course, begun) = (&mut courses[at], at < first_fresh);
@@ -85,6 +88,22 @@ fn waits(
             .or_else(|| shrink.quota(view, course));
     }
     waits
+}
+
+/// What had no room, because it was found to wait, waits: whatever let it through now.
+fn still_kept(kept: &Kept, courses: &[Course], waits: &mut [Option<WaitingOn>]) {
+    for (course, waits) in courses.iter().zip(waits).filter(|(_, waits)| waits.is_none()) {
+        *waits = course.nodes.iter().find_map(|node| kept.get(node)).cloned();
+    }
+}
+
+/// Nodes that nothing is begun on: others may have the room that they were given.
+fn note_kept(courses: &[Course], waits: &[Option<WaitingOn>], draft: &mut Draft) {
+    for (course, on) in courses.iter().zip(waits) {
+        if let Some(on) = on.as_ref().filter(|on| kept::leaves_room(on)) {
+            draft.kept.extend(course.nodes.iter().map(|node| (node.clone(), on.clone())));
+        }
+    }
 }
 
 /// A gang goes once, however many of the courses that wait would send it away.
@@ -175,26 +194,39 @@ pub fn is_begun(view: &View<'_>, course: &Course) -> bool {
     course.nodes.iter().any(|name| nodes.get(name).and_then(|node| node.annotation(CORDON)).is_some_and(fits))
 }
 
+/// What stops everything on the nodes of a course, whatever its steps are.
+pub fn keeps(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    let frozen = || by_document(view, course).or_else(|| by_record(view, course));
+    let frozen = if is_on(Mistake::EffectAfterFreeze) { None } else { frozen() };
+    frozen.or_else(|| hands_off(view, course))
+}
+
 fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     if is_on(Mistake::EffectAfterFreeze) {
         return None;
     }
-    let lets_through = |freeze: &Freeze| course.has_deadline && !freeze.all;
-    let document = view.standing.frozen.as_deref().map(|reason| frozen_by_document(reason, view.now));
-    if let Some(freeze) = document.filter(|freeze| !lets_through(freeze)) {
-        return Some(WaitingOn::Frozen(freeze));
-    }
     // What only remembers changes nothing outside, and a plan that forgets what it saw is a worse one.
-    if course.steps.iter().all(|step| matches!(step.action, Action::Record(_))) {
-        return None;
-    }
+    let only_remembers = || course.steps.iter().all(|step| matches!(step.action, Action::Record(_)));
+    by_document(view, course).or_else(|| if only_remembers() { None } else { by_record(view, course) })
+}
+
+fn lets_through(course: &Course, freeze: &Freeze) -> bool {
+    course.has_deadline && !freeze.all
+}
+
+fn by_document(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    let document = view.standing.frozen.as_deref().map(|reason| frozen_by_document(reason, view.now));
+    document.filter(|freeze| !lets_through(course, freeze)).map(WaitingOn::Frozen)
+}
+
+fn by_record(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     let stops = |freeze: &&Freeze| match &freeze.scope {
         Scope::Fleet => true,
         Scope::Pool(name) => touches(view, course, name),
         Scope::Node(name) => reached(view, course).contains(name),
     };
     // One that lets it through says nothing about the others.
-    let found = view.input.ledger.head.frozen.iter().filter(|freeze| !lets_through(freeze)).find(stops)?;
+    let found = view.input.ledger.head.frozen.iter().filter(|freeze| !lets_through(course, freeze)).find(stops)?;
     Some(WaitingOn::Frozen(found.clone()))
 }
 
@@ -280,27 +312,48 @@ fn is_destructive(action: &Action) -> bool {
 }
 
 /// No more of a pool is taken out for its health than its policy says: then the cause is probably elsewhere.
-fn breaker(view: &View<'_>, course: &Course, begun: bool, used: &mut BTreeMap<PoolName, u32>) -> Option<WaitingOn> {
+fn breaker(
+    view: &View<'_>,
+    course: &Course,
+    begun: bool,
+    used: &mut BTreeMap<PoolName, OutForHealth>,
+) -> Option<WaitingOn> {
     let (Reason::Sick { .. }, Thing::Pool(name)) = (&course.reason, &course.on) else { return None };
     let pool = view.pools.get(name)?;
     let percent = super::health::policy(view, pool).map_or(HealthSpec::LIMIT_WITHOUT_POLICY, |policy| policy.limit).0;
     let allowed = pool.target.nodes.saturating_mul(u32::from(percent)).div_ceil(100).max(1);
-    let used = used.entry(name.clone()).or_insert_with(|| {
-        // Slots that are empty after a treatment are still being treated.
-        let treated = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.node.is_none());
-        let treated =
-            treated.filter(|slot| slot.record.is_some_and(|record| record.lost && !record.remedies.is_empty()));
-        // So are those that wait in quarantine for a person, unless a person put them there.
-        let waits = pool.slots.iter().filter(|slot| {
-            let quarantine = slot.node.and_then(|(name, _)| view.input.ledger.head.quarantined.get(name));
-            quarantine.is_some_and(|quarantine| quarantine.by == Quarantine::BY_POLICY)
-        });
-        u32::try_from(treated.count() + waits.count()).unwrap_or(u32::MAX)
-    });
-    if *used >= allowed && !begun {
-        let name = format!("the health limit of pool/{name}");
-        return Some(WaitingOn::Budget { name, allowed, used: *used });
+    let used = used.entry(name.clone()).or_insert_with(|| out_for_health(view, pool));
+    let node = course.nodes.first();
+    let is_out = node.is_some_and(|node| used.nodes.contains(node));
+    let count = u32::try_from(used.empty + used.nodes.len()).unwrap_or(u32::MAX);
+    if count >= allowed && !begun && !is_out {
+        return Some(WaitingOn::budget(format!("the health limit of pool/{name}"), allowed, count));
     }
-    *used += 1;
+    match node {
+        Some(node) => _ = used.nodes.insert(node.clone()),
+        None => used.empty += 1,
+    }
     None
+}
+
+/// What a pool lacks because of its health.
+#[derive(Default)]
+struct OutForHealth {
+    /// Slots that are empty after a treatment: they are still being treated.
+    empty: usize,
+    /// Nodes that are closed for it, until they are open again: also one that a person returned, and one that was booted
+    /// and is watched. Not one that a person put there.
+    nodes: BTreeSet<NodeName>,
+}
+
+fn out_for_health(view: &View<'_>, pool: &PoolView<'_>) -> OutForHealth {
+    let treated = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.node.is_none());
+    let treated = treated.filter(|slot| slot.record.is_some_and(|record| record.lost && !record.remedies.is_empty()));
+    let is_closed = |slot: &&SlotView<'_>| {
+        let quarantine = slot.node.and_then(|(name, _)| view.input.ledger.head.quarantined.get(name));
+        let marked = slot.mark.as_ref().is_some_and(|mark| mark.why == "quarantine" || mark.why == "reboot");
+        quarantine.map_or(marked, |quarantine| quarantine.by == Quarantine::BY_POLICY)
+    };
+    let nodes = pool.slots.iter().filter(is_closed).filter_map(|slot| slot.node).map(|(name, _)| name.clone());
+    OutForHealth { empty: treated.count(), nodes: nodes.collect() }
 }

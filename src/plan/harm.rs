@@ -196,6 +196,19 @@ impl<'a> Harm<'a> {
         running.chain(workload.nodes.keys()).collect()
     }
 
+    /// The nodes that are reached when one is emptied: its own, and those of all that runs and ends with what is on it.
+    pub fn reach(&self, node: &NodeName) -> Vec<NodeName> {
+        let mut nodes: BTreeSet<&NodeName> = BTreeSet::from([node]);
+        for pod in self.pods_on(node) {
+            let pods = gang_of(pod).map_or(&[][..], |gang| self.pods_of(gang));
+            nodes.extend(pods.iter().filter_map(|pod| pod.node.as_ref()));
+            if let Some((uid, found)) = pod.workload.as_ref().and_then(|uid| Some((uid, self.workload(pod)?))) {
+                nodes.extend(self.workload_nodes(uid, found));
+            }
+        }
+        nodes.into_iter().cloned().collect()
+    }
+
     fn hit_gang(&self, gang: Gang<'_>, found: &mut Disruption) {
         let pods = || self.pods_of(gang).iter().copied().filter(|pod| pod.node.is_some());
         let Some(first) = pods().next() else { return };

@@ -226,7 +226,7 @@ impl Room {
         let nothing = || WaitingOn::Capacity { what: "any source of the pool".into(), retry: None };
         Supply::Wait(match (waiting, full) {
             // That the other sources give all that they may is half of the answer.
-            (Some(WaitingOn::Capacity { what, retry }), Some(WaitingOn::Budget { name, allowed, used })) => {
+            (Some(WaitingOn::Capacity { what, retry }), Some(WaitingOn::Budget { name, allowed, used, .. })) => {
                 let number = if used > allowed {
                     format!("{used}, and {allowed} may be")
                 } else {
@@ -337,7 +337,7 @@ impl Room {
         let zones = self.askable(view, pool, slot, place).unwrap_or_default();
         let used = self.used.entry((pool.name.clone(), place)).or_insert(0);
         if *used >= max {
-            return Err((WaitingOn::Budget { name: what, allowed: max, used: *used }, false));
+            return Err((WaitingOn::budget(what, max, *used), false));
         }
         let on_demand = pool.spec.shape.on_demand.unwrap_or_default();
         let max_price = spot.map(|percent| Usd(on_demand.0 * Decimal::from(percent) / Decimal::ONE_HUNDRED));

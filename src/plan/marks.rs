@@ -17,6 +17,27 @@ use crate::observed::{NodeSeen, WorkloadSeen};
 
 const RENAME: &str = "rename";
 
+/// Work that was asked to save itself and did not say in time that it had: it is stopped as it is, and its people should
+/// not learn that from what is lost.
+pub fn unanswered(view: &View<'_>, draft: &mut Draft) {
+    for workload in view.input.observed.cluster.workloads.seen().values().filter(|workload| !workload.finished) {
+        let asked = workload.marks.get(ASKED).map(|mark| Mark::parse(mark)).filter(|mark| !mark.is_foreign(view.fleet));
+        let checkpoint = view.harm.tier_of(workload).and_then(|(_, tier)| tier.checkpoint.as_ref());
+        let (Some(asked), Some(checkpoint)) = (asked, checkpoint) else { continue };
+        let in_time = asked.since.checked_add(checkpoint.deadline.signed()).is_ok_and(|until| view.now < until);
+        if in_time || workload.saved.is_some_and(|at| at >= asked.since) {
+            continue;
+        }
+        let on = view.harm.quota_of(workload).map_or(Thing::Fleet, |quota| Thing::Quota(quota.clone()));
+        let (name, since, within) = (&workload.name, asked.since, checkpoint.deadline);
+        let text = format!(
+            "{name} was asked at {since} to save its work, and did not say within {within} that it had: it is stopped as \
+             it is"
+        );
+        draft.note(on, text);
+    }
+}
+
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let reason = Reason::LeftOver;
     let purpose = |on: &Thing| Purpose {

@@ -14,6 +14,7 @@ pub mod ends;
 pub mod gates;
 pub mod harm;
 pub mod health;
+pub mod kept;
 pub mod launch;
 pub mod later;
 pub mod layout;
@@ -42,35 +43,58 @@ pub mod wish;
 pub use types::*;
 
 use draft::Draft;
+use kept::Kept;
 use overfull::Overfull;
 use view::View;
 
-use crate::effect::{Effects, digest_of};
+use crate::effect::{Effects, Thing, digest_of};
 
 /// The plan for an input: the same for the same, byte for byte.
 pub fn plan(input: &PlanInput) -> Plan {
     let view = View::new(input);
     let overfull = Overfull::of(&view);
-    let mut draft = Draft::default();
+    let mut kept = Kept::new();
+    let (mut draft, mut left_out) = drafted(&view, &overfull, &kept);
+    for _ in 0..kept::PASSES {
+        let more = kept::more(&kept, &draft);
+        if more.is_empty() {
+            break;
+        }
+        kept.extend(more);
+        (draft, left_out) = drafted(&view, &overfull, &kept);
+    }
+    finished(input, draft, left_out)
+}
+
+/// All that is wanted, as what is let through and what waits; and what was left out. `kept` are nodes that are known to
+/// wait.
+fn drafted(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept) -> (Draft, Vec<Thing>) {
+    let (input, mut draft) = (view.input, Draft::default());
     // What is asked of one node has nothing to do with what is bought, written or coming.
     let is_whole = input.only_node.is_none();
     if is_whole {
-        reservations::plan(input, &overfull, &mut draft);
-        marks::pools(&view, &mut draft);
-        empty::listed_again(&view, &mut draft);
+        reservations::plan(input, overfull, &mut draft);
+        marks::pools(view, &mut draft);
+        empty::listed_again(view, &mut draft);
     }
-    slots::plan(&view, &overfull, &mut draft);
+    slots::plan(view, overfull, kept, &mut draft);
     if is_whole {
         objects::plan(input, &view.harm, &mut draft);
         others::plan(input, &mut draft);
     }
-    tide::plan(&view, &mut draft);
-    marks::plan(&view, &mut draft);
+    tide::plan(view, &mut draft);
+    marks::plan(view, &mut draft);
     if is_whole {
-        marks::orders(&view, &mut draft);
+        marks::orders(view, &mut draft);
+        marks::unanswered(view, &mut draft);
         upcoming::plan(input, &view.harm, &mut draft);
     }
-    let left_out = gates::pass(&view, &mut draft);
+    let left_out = gates::pass(view, kept, &mut draft);
+    (draft, left_out)
+}
+
+/// The plan of a draft.
+fn finished(input: &PlanInput, draft: Draft, left_out: Vec<Thing>) -> Plan {
     let mut held = draft.held;
     let steps = order::flatten(draft.courses, &mut held);
     let mut effects = Effects::default();

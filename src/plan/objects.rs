@@ -20,6 +20,7 @@ use super::draft::Draft;
 use super::harm::Harm;
 use super::steps::{course, held, step};
 use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step, WaitingOn};
+use crate::compile::cohorts;
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
 use crate::fleet::tide::Phase;
 use crate::ids::{PoolName, QuotaName, StepId};
@@ -404,7 +405,7 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
 pub fn lowered(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     let key = &wanted.key;
     let moving = input.target.tides.values().any(|phase| *phase != Phase::High);
-    if !quotas::gives_quota(key) || (moving && is_tidal(input, wanted)) {
+    if !quotas::gives_quota(key) || is_loan(input, key) || (moving && is_tidal(input, wanted)) {
         return BTreeSet::new();
     }
     let seen = input.observed.cluster.objects.seen().get(key).map(|seen| &seen.body);
@@ -417,6 +418,14 @@ pub fn moved(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     let seen = input.observed.cluster.objects.seen().get(&wanted.key).filter(|_| quotas::gives_quota(&wanted.key));
     let Some(seen) = seen else { return BTreeSet::new() };
     quotas::moved(&seen.body, &wanted.body).iter().filter_map(|flavor| quotas::pool_of(input, flavor)).collect()
+}
+
+/// Whether this is the cohort in which a borrower has what tides lend it: nobody's edit of a pool is in it, and a loan
+/// whose nodes are back is over at any hour.
+fn is_loan(input: &PlanInput, key: &ObjectKey) -> bool {
+    let standing = &input.target.standing;
+    let of_tides = |(name, quota)| cohorts::of_tides(standing, name, quota).is_some_and(|own| *own == *key.name);
+    key.kind == ObjectKind::Cohort && standing.quotas.iter().any(of_tides)
 }
 
 /// Whether only what a tide lends moves in this object. Where somebody edits it too, he is asked as ever.

@@ -1,4 +1,4 @@
-//! Reservations that are written smaller than what stands in them: who leaves, so that they can be.
+//! Reservations that are written smaller than what stands in them, or given back: who leaves, so that they can be.
 //!
 //! EC2 makes no reservation smaller than what runs in it. So as many nodes as are too many move to another source of
 //! their pool: those that are missed least, and none where enough leave anyway. They move as an update does, within the
@@ -36,7 +36,7 @@ impl<'a> Overfull<'a> {
         let mut all = Self::default();
         for (name, spec) in &view.standing.reservations {
             if let Some((id, seen)) = too_full(view, name, spec) {
-                let leaving = all.leave(view, name, &id, used(seen) - spec.nodes);
+                let leaving = all.leave(view, name, &id, used(seen) - holds(spec));
                 all.of.insert(id, leaving);
             }
         }
@@ -82,11 +82,16 @@ fn too_full<'a>(
     name: &'a ReservationName,
     spec: &'a ReservationSpec,
 ) -> Option<(ReservationId, &'a ReservationSeen)> {
-    let ours = spec.manage == Manage::Full && matches!(spec.terms, TermsSpec::OnDemand { cancel: false, .. });
+    let ours = spec.manage == Manage::Full && matches!(spec.terms, TermsSpec::OnDemand { .. });
     let found = wanted(view.input, name, spec);
     let Located::At(id, Some(seen)) = found.locate() else { return None };
     let active = !seen.block && seen.state == ReservationState::Active && found.is_known(&id);
-    (ours && active && used(seen) > spec.nodes).then_some((id, seen))
+    (ours && active && used(seen) > holds(spec)).then_some((id, seen))
+}
+
+/// How many nodes its document says that a reservation holds: none where it is given back.
+fn holds(spec: &ReservationSpec) -> u32 {
+    if matches!(spec.terms, TermsSpec::OnDemand { cancel: true, .. }) { 0 } else { spec.nodes }
 }
 
 /// Whether a pool has a source beside this reservation.

@@ -15,7 +15,7 @@ use super::steps::{course, held, step};
 use super::types::{Consent, PlanInput, Reason, Released, WaitingOn};
 use crate::effect::hash::named_token;
 use crate::effect::{
-    Action, Amount, CloudAction, Effects, HeldReservation, LedgerChange, Outcome, ReserveRequest, Thing, Verb,
+    Action, Amount, CloudAction, Effects, Fact, HeldReservation, LedgerChange, Outcome, ReserveRequest, Thing, Verb,
 };
 use crate::fleet::reservation::{Manage, Match};
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
@@ -217,7 +217,7 @@ impl<'a> Wanted<'a> {
             return self.person("an on-demand reservation", what, draft);
         }
         if terms.cancel {
-            return self.cancel(id, seen, draft);
+            return self.cancel(id, seen, leaving, draft);
         }
         match &seen.state {
             ReservationState::Ended => self.ended(terms, id, draft),
@@ -374,7 +374,8 @@ impl<'a> Wanted<'a> {
         course(&on, wanted, &reason, vec![one])
     }
 
-    fn cancel(&self, id: &ReservationId, seen: &ReservationSeen, draft: &mut Draft) {
+    /// What is given back is empty first: whoever stands in it would go on, on demand, and cost what nobody wrote.
+    fn cancel(&self, id: &ReservationId, seen: &ReservationSeen, leaving: &Leaving, draft: &mut Draft) {
         let wanted = format!("give {id} back, {}", said(seen));
         match &seen.state {
             ReservationState::Ended => return self.forget(id, draft),
@@ -389,20 +390,19 @@ impl<'a> Wanted<'a> {
             return self.hold(wanted, WaitingOn::Unread(gap.clone()), draft);
         }
         let (on, reason) = (self.on(), Reason::NotWanted);
-        let used = used(seen);
-        let usd_hour = hourly(self.input, &seen.instance_type, used);
-        if used > 0 {
-            let who = change::users(self.input, id, &[]);
-            draft.note(on.clone(), format!("{used} instances in {id} run on, on demand at ${usd_hour} an hour: {who}"));
-        }
         let action = Action::Cloud(CloudAction::Cancel { reservation: self.name.clone(), id: id.clone() });
         let mut cancel = step(format!("cancel:{on}@{id}"), &on, action, &reason);
-        cancel.effects = Effects::one(Verb::Cancel, on.clone(), Amount { usd_hour, ..Amount::count(seen.total) });
+        cancel.effects = Effects::one(Verb::Cancel, on.clone(), Amount::count(seen.total));
         cancel.consent = Consent::Asked;
+        cancel.requires = vec![Fact::Free { reservation: id.clone(), places: seen.total }];
         let change = LedgerChange::ReservationForgotten { reservation: self.known_as.clone() };
         let mut forget = step(format!("record-forgotten:{on}@{id}"), &on, Action::Record(change), &reason);
         forget.after = vec![cancel.id.clone()];
-        draft.courses.push(course(&on, wanted, &reason, vec![cancel, forget]));
+        let course = course(&on, wanted, &reason, vec![cancel, forget]);
+        match self.stands_in(id, used(seen), leaving) {
+            Some(waiting_on) => draft.held.push(course.held(waiting_on)),
+            None => draft.courses.push(course),
+        }
     }
 
     fn forget(&self, id: &ReservationId, draft: &mut Draft) {

@@ -6,21 +6,29 @@
 //! while a window is open is not begun in it.
 
 mod estimate;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::harm::{Gang, gang_of};
+use super::kept::{self, Kept};
 use super::layout::is_order;
-use super::types::WaitingOn;
+use super::types::{Reason, WaitingOn};
 use super::view::{Body, PoolView, SlotView, View};
 use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
-use crate::ids::{NodeName, SlotId};
+use crate::ids::SlotId;
 use crate::units::Duration;
 pub use estimate::Hour;
 use estimate::{Pace, estimate, may_take};
+use users::Users;
+
+/// The budget of nodes that go first.
+pub const CANARY: &str = "canary";
+/// The budget of nodes that may be out of service at once.
+pub const MAX_UNAVAILABLE: &str = "updates.maxUnavailable";
 
 /// Who may move now, and why the others may not.
 #[derive(Debug, Default)]
@@ -28,6 +36,8 @@ pub struct Rollout {
     /// Slots that one gang ties together and that go now: all of them, or none.
     pub together: Vec<Vec<SlotId>>,
     pub wait: BTreeMap<SlotId, WaitingOn>,
+    /// Nodes that cannot begin, and that others are not kept by.
+    pub kept: Kept,
     /// All of them, as they will go.
     pub order: Vec<SlotId>,
     /// When the last will be done at the latest, if nothing comes between.
@@ -44,9 +54,11 @@ pub struct Candidates<'s, 'a> {
     /// They are as wanted already.
     pub moved: Vec<&'s SlotView<'a>>,
     /// They go out of service for another reason.
-    pub leaving: Vec<&'s SlotView<'a>>,
+    pub leaving: Vec<(&'s SlotView<'a>, &'s Reason)>,
     /// Those of the first whose machine is given up for another.
     pub removed: BTreeSet<&'s SlotId>,
+    /// Nodes that are known to wait.
+    pub kept: &'s Kept,
 }
 
 /// Slots that move together.
@@ -67,7 +79,7 @@ pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 
         return out;
     }
     let mut turn = Turn::new(view, pool, slots, &begun);
-    let pace = Pace { used: turn.used, canary: &turn.canary, removed: &slots.removed };
+    let pace = Pace { used: turn.users.count(), canary: &turn.canary, removed: &slots.removed };
     out.done_by = estimate(view, pool, &fresh, &pace, hour);
     for unit in &fresh {
         if unit.len() > turn.allowed.max(1) {
@@ -75,10 +87,16 @@ pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 
         }
         match turn.stops(unit) {
             Some(why) => out.wait.extend(unit.iter().map(|slot| (slot.id.clone(), why.clone()))),
-            None => {
-                turn.takes(unit);
-                out.together.extend((unit.len() > 1).then(|| ids(unit)));
-            }
+            None => match kept::unit(slots.kept, view, pool, unit) {
+                Some(why) => {
+                    let nodes = unit.iter().filter_map(|slot| slot.node);
+                    out.kept.extend(nodes.map(|(node, _)| (node.clone(), why.clone())));
+                }
+                None => {
+                    turn.takes(unit);
+                    out.together.extend((unit.len() > 1).then(|| ids(unit)));
+                }
+            },
         }
     }
     out
@@ -95,9 +113,9 @@ struct Turn<'t, 'a> {
     canary: Canary,
     /// How many more may be tried as canaries.
     canaries: usize,
-    /// Nodes that may be out of service at once, and those that are.
+    /// How many nodes may be out of service at once, and which are.
     allowed: usize,
-    used: usize,
+    users: Users,
     /// Nothing moves yet.
     alone: bool,
 }
@@ -118,7 +136,7 @@ impl<'t, 'a> Turn<'t, 'a> {
             canaries: canary.left(),
             canary,
             allowed: usize::try_from(pool.spec.updates.max_unavailable).unwrap_or(usize::MAX),
-            used: unavailable(pool, begun, &slots.leaving),
+            users: Users::new(pool, begun, &slots.leaving),
             alone,
         }
     }
@@ -127,13 +145,14 @@ impl<'t, 'a> Turn<'t, 'a> {
     fn stops(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
         self.closed(unit)
             .or_else(|| self.idle(unit))
-            .or_else(|| self.canary.stops(self.pool, unit.len(), self.canaries, self.alone))
+            .or_else(|| self.canary.stops(self.pool, unit.len(), self.canaries, self.alone, &self.users))
             .or_else(|| self.budget(unit))
     }
 
     /// These go.
     fn takes(&mut self, unit: &Unit<'_, '_>) {
-        (self.used, self.alone) = (self.used + unit.len(), false);
+        unit.iter().for_each(|slot| self.users.goes(slot));
+        self.alone = false;
         self.canaries = self.canaries.saturating_sub(unit.len());
     }
 
@@ -175,19 +194,21 @@ impl<'t, 'a> Turn<'t, 'a> {
 
     /// A gang of any width goes where nothing else moves: there is no smaller part of it.
     fn budget(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
-        let Self { allowed, used, .. } = *self;
-        let nodes = unit.len();
+        let (allowed, used, nodes) = (self.allowed, self.users.count(), unit.len());
         if nodes <= allowed.saturating_sub(used) || (nodes > allowed && allowed > 0 && self.alone) {
             return None;
         }
-        let name = format!("updates.maxUnavailable of pool/{}", self.pool.name);
-        let kept = kept_out(self.view, self.pool);
+        let name = format!("{MAX_UNAVAILABLE} of pool/{}", self.pool.name);
+        let kept = self.users.kept_out(self.view);
         let would_fit = nodes <= allowed.saturating_sub(used.saturating_sub(kept.len()));
         Some(match kept.first().filter(|_| would_fit) {
             Some(node) => WaitingOn::Person(format!(
                 "{node} is kept out of service and counts: tidewright return or undrain it, or raise {name}"
             )),
-            None => WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used) },
+            None => {
+                let by = self.users.words();
+                WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by }
+            }
         })
     }
 }
@@ -223,10 +244,9 @@ impl Canary {
     }
 
     /// Why so many nodes may not go now, where `left` more may be tried.
-    fn stops(&self, pool: &PoolView<'_>, nodes: usize, left: usize, alone: bool) -> Option<WaitingOn> {
-        let budget = |used: usize| {
-            Some(WaitingOn::Budget { name: "canary".into(), allowed: narrow(self.first), used: narrow(used) })
-        };
+    fn stops(&self, pool: &PoolView<'_>, nodes: usize, left: usize, alone: bool, users: &Users) -> Option<WaitingOn> {
+        let (name, allowed) = (CANARY.to_string(), narrow(self.first));
+        let budget = |used| Some(WaitingOn::Budget { name, allowed, used: narrow(used), by: users.words() });
         if self.first == 0 {
             None
         } else if self.tried < self.first {
@@ -311,21 +331,6 @@ fn watched(view: &View<'_>, length: SignedDuration, moved: &[&SlotView<'_>], fir
     let last = since.get(first.checked_sub(1)?).or_else(|| since.last())?;
     let until = last.checked_add(length).ok()?;
     (until > view.now).then_some(until)
-}
-
-/// How many nodes of a pool are out of service, or about to be: because that was begun, or for another reason.
-fn unavailable(pool: &PoolView<'_>, begun: &[Unit<'_, '_>], leaving: &[&SlotView<'_>]) -> usize {
-    let going: BTreeSet<&SlotId> = begun.iter().flatten().chain(leaving).map(|slot| &slot.id).collect();
-    let out = |slot: &&SlotView<'_>| is_away(slot) || is_begun(slot) || going.contains(&slot.id);
-    pool.slots.iter().filter(|slot| slot.part.is_some()).filter(out).count()
-}
-
-/// The nodes of a pool that are out of service for as long as a person wants.
-fn kept_out<'a>(view: &View<'_>, pool: &PoolView<'a>) -> Vec<&'a NodeName> {
-    let head = &view.input.ledger.head;
-    let nodes = pool.slots.iter().filter(|slot| slot.part.is_some()).filter_map(|slot| slot.node);
-    let kept = |name: &&NodeName| head.quarantined.contains_key(*name) || head.drains.contains_key(*name);
-    nodes.map(|(name, _)| name).filter(kept).collect()
 }
 
 fn narrow(count: usize) -> u32 {

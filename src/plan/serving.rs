@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::draft::{Course, Draft};
 use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, step_id};
-use super::dress::{admitted, dress, release};
+use super::dress::{admitted, dress, release, shown};
 use super::empty::leave;
 use super::later::successor_costs;
 use super::launch::{self, Supply};
@@ -29,7 +29,7 @@ pub fn serving(
     pool: &PoolView<'_>,
     slot: &SlotView<'_>,
     wish: &Wish,
-    shared: &mut Shared,
+    shared: &mut Shared<'_>,
     ready: &mut layout::Ready,
     draft: &mut Draft,
 ) {
@@ -60,6 +60,9 @@ pub fn serving(
         let reason = Reason::LeftOver;
         let mut made = Steps::new(standing(&on, &reason));
         admitted(view, pool, &mut made, node, (&slot.id, slot.generation()));
+        if slot.mark.as_ref().is_some_and(|mark| mark.why == "reboot") {
+            shown(view, pool, slot, node, &mut made);
+        }
         uncordon(&mut made, node, slot);
         return push(draft, &on, vec![node.clone()], sentence, reason.clone(), false, made.steps);
     }
@@ -71,9 +74,14 @@ pub fn serving(
         Wish::Cut { state, .. } => layout::stuck(view, pool, slot, *state),
         _ => None,
     };
-    let waits = waits.or_else(|| keeps_ready(pool, slot, wish, ready));
     let begun = slot.mark.is_some();
-    let next = if waits.is_none() { successor(view, pool, slot, wish, shared) } else { None };
+    let passed_over = shared.passed_over.get(node).filter(|_| !begun).cloned();
+    let is_known = passed_over.is_some();
+    let waits = waits.or(passed_over);
+    // It will be held: what it would take is left to others.
+    let is_kept = !begun && shared.kept.contains_key(node) && !wish.is_rollout();
+    let waits = waits.or_else(|| if is_kept { None } else { keeps_ready(pool, slot, wish, ready) });
+    let next = if waits.is_none() && !is_kept { successor(view, pool, slot, wish, shared) } else { None };
     let (next, nowhere) = match next {
         // Whoever moves by choice stays where he is while there is no place to go to.
         Some(Supply::Wait(waiting_on)) if wish.is_rollout() && !begun => {
@@ -84,7 +92,7 @@ pub fn serving(
     };
     let waits = waits.or(nowhere);
     let mut allowance = Allowance::default();
-    let allowance = if waits.is_some() { &mut allowance } else { &mut shared.allowance };
+    let allowance = if waits.is_some() || is_kept { &mut allowance } else { &mut shared.allowance };
     let drained = drain(view, allowance, slot, &purpose);
     let (steps, last, partly) = match drained {
         Drain::Whole { steps, last } => (steps, last, None),
@@ -103,6 +111,8 @@ pub fn serving(
         has_deadline: wish.pressure().deadline.is_some(),
         steps: made.steps,
     };
+    let stops = waits.as_ref().or(partly.as_ref().filter(|_| !partly_begun));
+    draft.kept.extend(stops.filter(|_| !begun && !is_known).map(|on| (node.clone(), on.clone())));
     match (waits, partly) {
         (Some(waiting_on), None) => draft.held.push(course.held(waiting_on)),
         (None, None) if course.steps.is_empty() => {}
@@ -128,7 +138,7 @@ fn keeps_ready(pool: &PoolView<'_>, slot: &SlotView<'_>, wish: &Wish, ready: &mu
     }
     let (profile, keep) = ready.take(slot).err()?;
     let name = format!("{KEEP_READY} of {profile} in pool/{}", pool.name);
-    Some(WaitingOn::Budget { name, allowed: keep, used: keep })
+    Some(WaitingOn::budget(name, keep, keep))
 }
 
 /// Where the next node of a slot comes from, if its node is given up for another.
@@ -137,7 +147,7 @@ fn successor(
     pool: &PoolView<'_>,
     slot: &SlotView<'_>,
     wish: &Wish,
-    shared: &mut Shared,
+    shared: &mut Shared<'_>,
 ) -> Option<Supply> {
     let Wish::Replace { reason, .. } = wish else { return None };
     if slot.is_existing() {
@@ -227,6 +237,7 @@ fn tail(
             let ready = Action::Await(Fact::Ready(node.clone()));
             made.push(step_id("back", &slot.id, generation), ready, vec![], (60, 600));
             admitted(view, pool, made, node, (&slot.id, generation));
+            shown(view, pool, slot, node, made);
             uncordon(made, node, slot);
         }
         Wish::Remove { voluntary, .. } => {

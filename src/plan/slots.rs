@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use super::draft::{Course, Draft};
 use super::drain::{Allowance, Pressure, Purpose, Steps};
 use super::empty::empty_slot;
+use super::kept::{Kept, is_one_by_one};
 use super::later::later;
 use super::launch::Room;
 use super::layout;
 use super::overfull::Overfull;
 use super::rollout::{Candidates, Hour, Rollout, rollout};
-use super::serving::{KEEP_READY, serving};
+use super::serving::serving;
 use super::steps::held;
 use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
@@ -25,13 +26,18 @@ use crate::ids::{NodeName, SlotId};
 
 /// What the slots of all pools share while a plan is made.
 #[derive(Debug)]
-pub struct Shared {
+pub struct Shared<'k> {
     pub allowance: Allowance,
     pub room: Room,
+    /// Nodes that are known to wait, and take nothing of the others' room.
+    pub kept: &'k Kept,
+    /// Those of them that the pool's roll-out passes over.
+    pub passed_over: Kept,
 }
 
-pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, draft: &mut Draft) {
-    let mut shared = Shared { allowance: Allowance::default(), room: Room::new(view) };
+pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept, draft: &mut Draft) {
+    let (allowance, room) = (Allowance::default(), Room::new(view));
+    let mut shared = Shared { allowance, room, kept, passed_over: Kept::new() };
     let mut hour = Hour::new(view);
     for pool in view.pools.values() {
         let before = draft.courses.len();
@@ -41,7 +47,7 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, draft: &mut Draft) {
         };
         let wishes: BTreeMap<&SlotId, Wish> =
             pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();
-        let rollout = rollout(view, pool, &candidates(pool, &wishes), &mut hour);
+        let rollout = rollout(view, pool, &candidates(pool, &wishes, kept), &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
             draft.note(thing(pool.name), text);
@@ -56,11 +62,19 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, draft: &mut Draft) {
 }
 
 /// The slots of a pool, as a roll-out looks at them.
-fn candidates<'s, 'a>(pool: &'s PoolView<'a>, wishes: &BTreeMap<&SlotId, Wish>) -> Candidates<'s, 'a> {
+fn candidates<'s, 'a>(
+    pool: &'s PoolView<'a>,
+    wishes: &'s BTreeMap<&SlotId, Wish>,
+    kept: &'s Kept,
+) -> Candidates<'s, 'a> {
     let moves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::is_rollout);
     let stays = |slot: &&SlotView<'_>| slot.body == Body::Serving && !moves(slot);
     // What this plan takes out of service for another reason is away too.
-    let leaves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::takes_out) && !moves(slot);
+    let waits = |slot: &SlotView<'_>| slot.mark.is_none() && slot.node.is_some_and(|(node, _)| kept.contains_key(node));
+    let leaves = |slot: &'s SlotView<'a>| {
+        let wish = wishes.get(&slot.id).filter(|wish| wish.takes_out())?;
+        (slot.part.is_some() && !moves(&slot) && !waits(slot)).then_some((slot, wish.reason()))
+    };
     let is_removed = |slot: &&SlotView<'_>| matches!(wishes.get(&slot.id), Some(Wish::Replace { .. }));
     let want: Vec<&SlotView<'_>> = pool.slots.iter().filter(moves).collect();
     let removed = want.iter().copied().filter(is_removed).filter(|slot| !slot.is_existing());
@@ -68,7 +82,8 @@ fn candidates<'s, 'a>(pool: &'s PoolView<'a>, wishes: &BTreeMap<&SlotId, Wish>) 
         removed: removed.map(|slot| &slot.id).collect(),
         want,
         moved: pool.slots.iter().filter(stays).collect(),
-        leaving: pool.slots.iter().filter(|slot| slot.part.is_some()).filter(leaves).collect(),
+        leaving: pool.slots.iter().filter_map(leaves).collect(),
+        kept,
     }
 }
 
@@ -78,9 +93,10 @@ fn each(
     pool: &PoolView<'_>,
     wishes: &BTreeMap<&SlotId, Wish>,
     rollout: &Rollout,
-    shared: &mut Shared,
+    shared: &mut Shared<'_>,
     draft: &mut Draft,
 ) {
+    shared.passed_over.clone_from(&rollout.kept);
     let mut later = later(view, pool, wishes, rollout);
     let mut ready = layout::Ready::new(view, pool);
     let mut units = Units::new(rollout);
@@ -118,8 +134,7 @@ impl<'r> Units<'r> {
     fn made(&mut self, slot: &SlotView<'_>, before: (usize, usize), draft: &Draft) {
         let Some(unit) = self.of.get(&slot.id).copied() else { return };
         let (courses, held) = (before.0..draft.courses.len(), draft.held.get(before.1));
-        let one_by_one = |on: &WaitingOn| matches!(on, WaitingOn::Budget { name, .. } if name.starts_with(KEEP_READY));
-        let waits = |held: &&Held| !one_by_one(&held.waiting_on);
+        let waits = |held: &&Held| !is_one_by_one(&held.waiting_on);
         match held.filter(waits).filter(|_| courses.is_empty() && slot.mark.is_none()) {
             Some(held) => {
                 self.waits.entry(unit).or_insert_with(|| held.waiting_on.clone());

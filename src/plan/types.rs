@@ -271,6 +271,9 @@ pub enum WaitingOn {
         name: String,
         allowed: u32,
         used: u32,
+        /// Who uses it, where that can be said, with why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        by: Vec<String>,
     },
     /// An instant, why not before, and what to write where that should be otherwise.
     Until {
@@ -443,6 +446,11 @@ impl Disruption {
 }
 
 impl WaitingOn {
+    /// A budget that is used up, by whom nobody can say.
+    pub fn budget(name: impl Into<String>, allowed: u32, used: u32) -> Self {
+        Self::Budget { name: name.into(), allowed, used, by: Vec::new() }
+    }
+
     /// Something that only time brings.
     pub fn until(at: Timestamp, why: impl Into<String>) -> Self {
         Self::Until { at, why: why.into(), remedy: None }

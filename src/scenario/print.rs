@@ -287,13 +287,18 @@ fn reason(reason: &Reason) -> String {
     }
 }
 
+/// Who uses a budget up.
+fn users(by: &[String]) -> String {
+    if by.is_empty() { String::new() } else { format!(": {}", by.join(", ")) }
+}
+
 /// What something waits on.
 pub fn waiting(waiting: &WaitingOn) -> String {
     match waiting {
-        WaitingOn::Budget { name, allowed, used } if used > allowed => {
-            format!("budget {name}: {used} already, and {allowed} may be")
+        WaitingOn::Budget { name, allowed, used, by } if used > allowed => {
+            format!("budget {name}: {used} already, and {allowed} may be{}", users(by))
         }
-        WaitingOn::Budget { name, allowed, used } => format!("budget {name}: {used} of {allowed}"),
+        WaitingOn::Budget { name, allowed, used, by } => format!("budget {name}: {used} of {allowed}{}", users(by)),
         WaitingOn::Until { at, why, .. } => format!("until {at}: {why}"),
         WaitingOn::Capacity { what, retry } => {
             let retry = retry.map_or(String::new(), |at| format!(", again at {at}"));

@@ -10,6 +10,7 @@ use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{InstanceId, NodeName, PoolName};
 use crate::observed::NodeSeen;
 use crate::plan::PlanInput;
+use crate::plan::view::LISTED_WITHIN;
 
 /// Nodes by the instance that they run on.
 type ByInstance<'a> = BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>;
@@ -126,10 +127,16 @@ fn state(input: &PlanInput, slot: &Slot, node: Option<(&NodeName, &NodeSeen)>, b
         Some(_) => State::Ready,
         None if instance.is_some_and(|seen| seen.state.serves()) => State::Launching,
         // A fresh instance may be hidden for a while; the ledger says since when one is really missing.
-        None if slot.instance.is_some() && instance.is_none() && slot.missing_since.is_none() => State::Launching,
+        None if slot.instance.is_some() && instance.is_none() && may_be_listed(input, slot) => State::Launching,
         None if slot.intent.is_some() => State::Launching,
         None => State::Missing,
     }
+}
+
+/// Whether an instance that is not listed may only be new. The plan waits so long too.
+fn may_be_listed(input: &PlanInput, slot: &Slot) -> bool {
+    let is_new = slot.launched.is_some_and(|at| input.now.duration_since(at) <= LISTED_WITHIN);
+    slot.missing_since.is_none() && is_new
 }
 
 /// Counts a node for the layout that it shows, if it shows one that the pool knows.

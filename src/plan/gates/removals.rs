@@ -81,7 +81,7 @@ impl Removals {
             let why = format!("{name} is {allowed}, and {used} of that is used");
             return Some(match free {
                 Some(at) => WaitingOn::Until { at, why, remedy: Some(raise(REMOVED_PER_HOUR)) },
-                None => WaitingOn::Budget { name, allowed, used },
+                None => WaitingOn::budget(name, allowed, used),
             });
         }
         self.left -= wanted;

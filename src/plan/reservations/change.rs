@@ -114,6 +114,25 @@ impl Wanted<'_> {
         ))
     }
 
+    /// Who has to leave before it is given back, if anybody stands in it.
+    pub(super) fn stands_in(&self, id: &ReservationId, used: u32, leaving: &Leaving) -> Option<WaitingOn> {
+        if used == 0 {
+            return None;
+        }
+        if leaving.stuck == 0 {
+            let unseen = leaving.slots.is_empty();
+            let who = if unseen { users(self.input, id, &[]) } else { names(leaving.slots.iter()) };
+            let what = format!("{used} instances in {id}, which have to leave first: {who}");
+            return Some(WaitingOn::Capacity { what, retry: None });
+        }
+        let (stuck, who) = (leaving.stuck, users(self.input, id, &leaving.slots));
+        Some(WaitingOn::Person(format!(
+            "{used} instances in {id} have to leave first, and nothing moves {stuck} of them ({who}): give their pools \
+             another source in `capacity`, or fewer nodes. To have them run on, on demand: aws ec2 \
+             cancel-capacity-reservation --capacity-reservation-id {id}"
+        )))
+    }
+
     fn modification(&self, to: &Modify, id: &ReservationId, seen: &ReservationSeen) -> Course {
         let (on, reason) = (self.on(), Reason::Wanted);
         let more = to.nodes.saturating_sub(seen.total);

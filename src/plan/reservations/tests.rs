@@ -246,14 +246,18 @@ fn what_is_only_observed_is_never_changed() {
 }
 
 #[test]
-fn cancelling_says_that_instances_run_on() {
+fn what_is_given_back_is_empty_first() {
     let mut input = world(NOW, &document("onDemand: {cancel: true}"));
     see(&mut input, &[("cr-1", seen(2))]);
     record(&mut input, "cr-1");
     let draft = drafted(&input);
+    assert_eq!(told(&draft), [""; 0]);
+    let WaitingOn::Capacity { what, .. } = &draft.held[0].waiting_on else { panic!("{:?}", draft.held) };
+    assert!(what.starts_with("2 instances in cr-1, which have to leave first"), "{what}");
+    see(&mut input, &[("cr-1", seen(0))]);
+    let draft = drafted(&input);
     assert_eq!(told(&draft), ["cancel:reservation/base@cr-1", "record-forgotten:reservation/base@cr-1"]);
     assert_eq!(draft.courses[0].steps[1].after, [draft.courses[0].steps[0].id.clone()]);
-    assert!(draft.notes[0].text.starts_with("2 instances in cr-1 run on, on demand"), "{}", draft.notes[0].text);
     see(&mut input, &[("cr-1", ReservationSeen { state: ReservationState::Ended, ..seen(2) })]);
     assert_eq!(told(&drafted(&input)), ["record-forgotten:reservation/base@cr-1"]);
     input.ledger.change(&LedgerChange::ReservationForgotten { reservation: "base".into() });

@@ -488,9 +488,14 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     let freeze = |by: &str, scope| Freeze { scope, by: by.into(), at: now, reason: "why".into(), all: true };
     let document = crate::plan::frozen_by_document("audit", now);
     let waits = [
-        WaitingOn::Budget { name: "maxUnavailable of pool/train".into(), allowed: 2, used: 2 },
-        WaitingOn::Budget { name: "maxUnavailable of pool/train".into(), allowed: 2, used: 7 },
-        WaitingOn::Budget { name: "canary".into(), allowed: 1, used: 0 },
+        WaitingOn::Budget {
+            name: "maxUnavailable of pool/train".into(),
+            allowed: 2,
+            used: 2,
+            by: vec!["train/0 (it moves)".into(), "train/3 (it is sick: Xid 79)".into()],
+        },
+        WaitingOn::budget("maxUnavailable of pool/train", 2, 7),
+        WaitingOn::budget("canary", 1, 0),
         WaitingOn::until(at("2026-11-08T10:00-08:00"), "the window is closed"),
         WaitingOn::Capacity { what: "p5.48xlarge in us-west-2a".into(), retry: Some(now) },
         WaitingOn::Capacity { what: "reservation/h100, which comes first".into(), retry: None },
@@ -527,7 +532,7 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
         format!("{}{remedy}{patch}", wait.on)
     });
     assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
-    maxUnavailable of pool/train: 2 of 2 in use
+    maxUnavailable of pool/train: 2 of 2 in use: train/0 (it moves) and train/3 (it is sick: Xid 79)
     maxUnavailable of pool/train: 7 already, and 2 may be
     the canary goes first: 0 of 1 node
     until Sun 10:00: the window is closed

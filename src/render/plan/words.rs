@@ -104,22 +104,22 @@ impl Words<'_> {
         let on = |on: String| Wait { on, ..Wait::default() };
         let with = |on: String, remedy: String| Wait { on, remedy: Some(remedy), patch: None };
         match waiting {
-            WaitingOn::Budget { name, allowed, used } if name == "canary" => on(match used < allowed {
-                true => format!("the canary goes first: {} of {}", used, count(*allowed, "node")),
-                false => format!("the canary, {}, has to stand first", count(*allowed, "node")),
+            WaitingOn::Budget { name, allowed, used, by } if name == "canary" => on(match used < allowed {
+                true => format!("the canary goes first: {} of {}{}", used, count(*allowed, "node"), users(by)),
+                false => format!("the canary, {}, has to stand first{}", count(*allowed, "node"), users(by)),
             }),
             // What counts by the hour falls free with the hour; a limit of none never does.
             WaitingOn::Budget { name, allowed: 0, .. } => with(
                 format!("{} is 0", clean(name)),
                 format!("raise {}", clean(name).replacen("limits.", "spec.limits.", 1)),
             ),
-            WaitingOn::Budget { name, allowed, used } => {
+            WaitingOn::Budget { name, allowed, used, by } => {
                 let limit = name.strip_prefix("limits.");
                 let remedy = limit.map(|limit| format!("raise spec.limits.{} in the Fleet document", clean(limit)));
                 // What is out for another reason counts, and may be more than a budget gives.
                 let on = match used > allowed {
-                    true => format!("{}: {used} already, and {allowed} may be", clean(name)),
-                    false => format!("{}: {used} of {allowed} in use", clean(name)),
+                    true => format!("{}: {used} already, and {allowed} may be{}", clean(name), users(by)),
+                    false => format!("{}: {used} of {allowed} in use{}", clean(name), users(by)),
                 };
                 Wait { on, remedy, patch: None }
             }
@@ -238,6 +238,12 @@ impl Words<'_> {
     fn at_or_now(&self, at: Timestamp) -> String {
         if at <= self.now { "now".into() } else { format!("at {}", self.near(at)) }
     }
+}
+
+/// Who uses a budget up: a few by name.
+fn users(by: &[String]) -> String {
+    let names: Vec<String> = by.iter().map(|one| clean(one)).collect();
+    if names.is_empty() { String::new() } else { format!(": {}", list(&names, 3)) }
 }
 
 /// "14 of 16 instances and 3 of 4 claimed nodes"; what there is none of is not told.
