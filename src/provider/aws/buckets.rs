@@ -72,7 +72,7 @@ impl Buckets {
     fn jitter(&self, turn: i64) -> i64 {
         let spread = self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44;
         let most = u64::try_from(turn).unwrap_or(0) * JITTER / 1000;
-        i64::try_from(spread * most >> 20).unwrap_or(0)
+        i64::try_from((spread * most) >> 20).unwrap_or(0)
     }
 }
 

@@ -30,7 +30,8 @@ mod template;
 #[cfg(feature = "aws")]
 mod wire;
 
-#[cfg(all(test, feature = "aws"))]
+#[cfg(feature = "aws")]
+#[cfg(test)]
 mod tests;
 
 #[cfg(feature = "aws")]

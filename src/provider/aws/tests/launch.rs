@@ -1,3 +1,5 @@
+//! What a launch sends, and what it finds of templates and subnets.
+
 use super::*;
 use crate::ids::SlotId;
 use crate::provider::aws::tests::bench::written;

@@ -1,3 +1,5 @@
+//! What a launch template says.
+
 use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::EfaInfo;
