@@ -65,9 +65,7 @@ pub fn slurm(problem: &Problem<'_>) -> Taken {
                 let enough = free[leaf] >= left;
                 // As in `_eval_nodes_topo`: the first, the first that is enough, the tightest, or the biggest.
                 let is_better = best.is_none_or(|best| {
-                    (enough && free[best] < left)
-                        || (enough && free[leaf] < free[best])
-                        || (!enough && free[leaf] > free[best])
+                    if enough { free[best] < left || free[leaf] < free[best] } else { free[leaf] > free[best] }
                 });
                 if is_better {
                     best = Some(leaf);

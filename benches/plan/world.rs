@@ -407,7 +407,7 @@ fn dress(input: &mut PlanInput) {
     let view = View::new(input);
     for (pool, slot) in view.slots() {
         if let Some((node, _)) = slot.node {
-            dressed.insert(node.clone(), clothes(&view, pool, &slot.id).0);
+            dressed.insert(node.clone(), clothes(&view, pool, &slot.id, node).0);
         }
     }
     let mut nodes = input.observed.cluster.nodes.seen().clone();
