@@ -291,5 +291,7 @@ impl Ready {
 fn slices(keep: &BTreeMap<MigProfile, u32>, slot: &SlotView<'_>) -> Vec<(MigProfile, u32)> {
     let Some((_, node)) = slot.node else { return Vec::new() };
     let shown = |profile: &MigProfile| node.allocatable.get(&holds::slice(profile)).copied().unwrap_or(0);
-    keep.keys().map(|profile| (profile.clone(), u32::try_from(shown(profile)).unwrap_or(0))).collect()
+    let slices = keep.keys().map(|profile| (profile.clone(), u32::try_from(shown(profile)).unwrap_or(0)));
+    // A node that shows none takes none away: its first cut is what brings them.
+    slices.filter(|(_, count)| *count > 0).collect()
 }
