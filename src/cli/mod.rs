@@ -41,10 +41,8 @@ const BLOCKED: u8 = 3;
 const EXAMPLES: &str = "\
 Examples:
   tidewright init my-fleet                     write a small fleet to start from
-  tidewright validate my-fleet                 every mistake at once, with what to write instead
   tidewright plan my-fleet                     what would be done, and who would be disturbed
   tidewright apply my-fleet                    ask, and do it
-  tidewright status my-fleet                   is it as git says, and if not, what is it waiting for
 
 Exit codes: 0 done, 1 error, 2 changes pending, 3 changes pending but blocked.";
 
@@ -64,7 +62,7 @@ struct Arguments {
 struct Common {
     /// As human, json; plan: markdown; validate: github, sarif; place: svg, html
     #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true)]
-    #[arg(value_enum, default_value_t = Output::Human)]
+    #[arg(value_enum, default_value_t = Output::Human, hide_default_value = true)]
     output: Output,
     /// Colours: auto, always or never (NO_COLOR is respected)
     #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true)]

@@ -347,9 +347,10 @@ impl fmt::Display for GangName {
 }
 
 impl BudgetSeen {
-    /// Whether it wants all of its pods up, and so never lets one go that is.
+    /// Whether it wants all of its pods up, and so never lets one go that is. One that allows an eviction now does not,
+    /// whatever its other counts say: they may be older.
     pub fn wants_all(&self) -> bool {
-        self.expected > 0 && self.desired >= self.expected
+        self.allowed <= 0 && self.expected > 0 && self.desired >= self.expected
     }
 
     /// Whether this pod's eviction takes from what is allowed, as the API server counts it. A pod that never ran does

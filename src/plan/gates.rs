@@ -18,8 +18,8 @@ use crate::fleet::standing::{HealthSpec, TideSpec};
 use crate::ids::{Digest, NodeName, PoolName, StepId, TideName};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Gap, ObjectKind};
-pub use removals::is_removal;
 use removals::{Come, Removals, is_counted};
+pub use removals::{ending_anyway, is_removal};
 
 /// The limit that removals by choice count against.
 pub const REMOVED_PER_HOUR: &str = "limits.nodesRemovedPerHour";

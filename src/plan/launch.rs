@@ -32,7 +32,7 @@ pub const BACK_OFF: SignedDuration = SignedDuration::from_mins(10);
 pub struct Room {
     /// Places that nobody has or will have, by reservation.
     free: BTreeMap<ReservationId, u32>,
-    /// Instances of ours that will give their place back.
+    /// Instances of ours that will give their place back, and whose slots want no other.
     leaving: BTreeMap<ReservationId, u32>,
     /// Of reservations that are to hold fewer: how many more they may have then. Less than none: so many are too many.
     smaller: BTreeMap<ReservationId, i64>,
@@ -84,7 +84,10 @@ impl Room {
                 if found.state == InstanceState::ShuttingDown
                     && let Some(id) = &found.reservation
                 {
-                    *room.leaving.entry(id.clone()).or_insert(0) += 1;
+                    // The place of a slot that is filled again is its own next node's.
+                    if slot.part.is_none() {
+                        *room.leaving.entry(id.clone()).or_insert(0) += 1;
+                    }
                     room.smaller.entry(id.clone()).and_modify(|more| *more += 1);
                 } else {
                     let source = source_of(view, pool, found.market, found.reservation.as_ref());

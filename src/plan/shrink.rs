@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::draft::Course;
-use super::gates::{NO_DIGEST, is_begun, is_removal};
+use super::gates::{NO_DIGEST, ending_anyway, is_begun, is_removal};
 use super::types::*;
 use super::view::View;
 use crate::effect::{Action, ClusterAction, Thing};
@@ -40,7 +40,7 @@ impl Shrink {
             _ => None,
         });
         Self {
-            count: all.len(),
+            count: if all.is_empty() { 0 } else { all.len() + ending_anyway(view) },
             known: known(view),
             percent: usize::from(view.standing.limits.desired_shrink_percent),
             from: from.collect(),

@@ -108,7 +108,7 @@ impl Scene {
 
     /// The controller of budgets: this is how far one is.
     fn counted(&self, name: &str, status: Value) {
-        let mut whole = json!({"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptedPods": null});
+        let mut whole = json!({"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2, "disruptedPods": null});
         for (key, value) in status.as_object().into_iter().flatten() {
             whole[key] = value.clone();
         }

@@ -11,7 +11,7 @@ use crate::plan::draft::Course;
 use crate::plan::harm::{Gang, gang_of};
 use crate::plan::shrink::{self, Shrink};
 use crate::plan::types::{Consent, Held, Reason, Step, WaitingOn};
-use crate::plan::view::View;
+use crate::plan::view::{Body, PoolView, SlotView, View};
 use crate::plan::wish::not_wanted;
 
 /// How long a word that was given for a removal counts: who changed his mind should not find it done a week later.
@@ -105,11 +105,12 @@ fn raise(limit: &str) -> String {
     format!("raise spec.{limit} in the Fleet document")
 }
 
-/// Nodes that nobody wants and that go for another reason: whoever wrote the smaller number asked for them too.
-fn ending_anyway(view: &View<'_>) -> usize {
-    let slots = view.slots().filter(|(_, slot)| slot.part.is_none() && slot.node.is_some());
-    let beyond = slots.filter(|(_, slot)| !slot.by_tide);
-    beyond.filter(|(pool, slot)| !not_wanted(view, pool, slot).1).count()
+/// Nodes that nobody wants and that go for another reason, or are not listed now and may be again: whoever wrote the
+/// smaller number asked for them too.
+pub fn ending_anyway(view: &View<'_>) -> usize {
+    let beyond = view.slots().filter(|(_, slot)| slot.part.is_none() && !slot.by_tide);
+    let goes = |pool: &PoolView<'_>, slot: &SlotView<'_>| slot.node.is_some() && !not_wanted(view, pool, slot).1;
+    beyond.filter(|(pool, slot)| slot.body == Body::Missing || goes(pool, slot)).count()
 }
 
 /// Pods that stand for themselves and leave a node are made again at once, on one that may still have to go: a removal
