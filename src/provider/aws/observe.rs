@@ -54,7 +54,7 @@ pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
     };
     if let Ok(found) = &mut instances {
         place_instances(aws, target, found).await;
-        let held = reservations.as_ref().map(|held| held.clone()).unwrap_or_default();
+        let held = reservations.as_ref().cloned().unwrap_or_default();
         warn(found, &held, noticed.as_ref().unwrap_or(&BTreeMap::new()), now);
     }
     if let Ok(noticed) = &noticed {

@@ -66,7 +66,7 @@ fn launching(tell: impl AsyncFnOnce(&Aws, &Target, &Served, LaunchRequest)) {
 }
 
 fn changed(served: &Served, call: &str) -> u64 {
-    u64::from(served.sim.state().calls.changed.get(call).copied().unwrap_or_default())
+    served.sim.state().calls.changed.get(call).copied().unwrap_or_default()
 }
 
 async fn launch(aws: &Aws, request: &LaunchRequest) -> Result<Done, crate::provider::ProviderError> {
