@@ -218,7 +218,7 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     assert!(FLEET.contains(levels));
     let fleet = FLEET.replace(levels, &more).replace("rank: 200", "rank: 300");
     write(&fleet);
-    plane.api.delete("/apis/batch/v1/namespaces/vision/jobs/train-1");
+    plane.api.delete("/apis/batch/v1/namespaces/vision/jobs/train-1?propagationPolicy=Background");
     eventually("the gang is gone", 60, || pods(&plane, "vision").is_empty().then_some(()));
     start(&["apply", "--until-converged", "--yes"]);
     eventually("the old flavor is gone", 60, || {
