@@ -63,7 +63,7 @@ pub struct Arguments {
     /// Keep nothing: an account that ends with the process
     #[arg(long)]
     in_memory: bool,
-    /// What goes wrong on the wire: KIND [ACTION] [TIMES] [after CALLS]; may be given again
+    #[arg(help = "What goes wrong on the wire: KIND [ACTION] [TIMES] [after CALLS]; may be given again")]
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     fault: Vec<Fault>,
 }

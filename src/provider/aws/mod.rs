@@ -1,8 +1,8 @@
 //! The real EC2, behind the trait that the simulated one has too. The only place that names the AWS SDK.
 //!
-//! [`actions`] is the table of everything that is asked, [`buckets`] how fast, [`wire`] how, [`errors`] what a no means.
-//! Reading: [`observe`], with [`seen`] for what EC2's words mean and [`notices`] for what it will take away. Writing:
-//! [`perform`], with [`launch`], [`reserve`] and [`template`] for the requests. Nothing here decides, and nothing that
+//! `actions` is the table of everything that is asked, `buckets` how fast, `wire` how, `errors` what a no means.
+//! Reading: `observe`, with `seen` for what EC2's words mean and `notices` for what it will take away. Writing:
+//! `perform`, with `launch`, `reserve` and `template` for the requests. Nothing here decides, and nothing that
 //! changes something is sent twice.
 //!
 //! The table and the buckets are there without the SDK too (`--no-default-features`).
