@@ -401,6 +401,44 @@ fn a_saved_plan_writes_what_it_says_and_nothing_else() {
 }
 
 #[test]
+fn what_was_approved_and_not_done_yet_says_how_it_goes_on() {
+    let directory = fleet_by_day();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    assert_eq!(run(&["apply", "--yes", "--until-converged"]).code, 0);
+    for (file, old, new) in [
+        ("pools.yaml", "p5.48xlarge\n  nodes: 4", "p5.48xlarge\n  nodes: 3"),
+        ("pools.yaml", "us-west-2a\n  nodes: 4", "us-west-2a\n  nodes: 3"),
+        ("teams.yaml", "gpus: 32", "gpus: 24"),
+    ] {
+        let path = directory.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(old), "{file} has no {old:?}");
+        std::fs::write(path, text.replace(old, new)).unwrap();
+    }
+    // The node goes first, and the reservation becomes smaller in a later round.
+    // It is more than may be removed without a word by name, so all of it waits for one.
+    assert_eq!(run(&["plan", "--out", "plan.json"]).code, 3);
+    assert_eq!(run(&["apply", "--approved", "plan.json"]).code, 2);
+    let Answer { out, .. } = run(&["plan"]);
+    assert!(out.contains("goes on with what ana approved"), "{out}");
+    let said = out.lines().find_map(|line| line.strip_prefix("To carry it out: tidewright ")).unwrap();
+    let Answer { out, .. } = run(&["status"]);
+    assert!(out.contains("waits for an approval (`tidewright apply --approved "), "{out}");
+    let command: Vec<&str> = said.split(" (").next().unwrap().split(' ').chain(["--until-converged"]).collect();
+    assert_eq!(run(&command).code, 0, "{command:?}");
+    assert!(run(&["plan"]).out.contains("No changes."));
+    // Of an approval that is used up nothing is left for the next edit.
+    let path = directory.path().join("pools.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, text.replace("nodes: 3", "nodes: 2")).unwrap();
+    let teams = directory.path().join("teams.yaml");
+    let text = std::fs::read_to_string(&teams).unwrap();
+    std::fs::write(teams, text.replace("gpus: 24", "gpus: 16")).unwrap();
+    let Answer { out, .. } = run(&["plan"]);
+    assert!(!out.contains("goes on with what"), "{out}");
+}
+
+#[test]
 fn orders_that_mean_nothing_are_errors_that_say_so() {
     let directory = fleet();
     let run = |arguments: &[&str]| run(directory.path(), arguments);

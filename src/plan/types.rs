@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::compile::cuts;
-use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Recall, Scope, Thing};
+use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::PoolTarget;
 use crate::fleet::{Change, Target};
@@ -489,6 +489,17 @@ pub fn asks(input: &PlanInput, step: &Step) -> bool {
         is_request && input.ledger.head.spent.values().flatten().any(|purpose| *purpose == request)
     };
     step.consent == Consent::Asked && !step.effects.is_empty() && !paid()
+}
+
+/// The newest approval, given before, that still covers all of this plan that asks for one.
+pub fn approved_before<'a>(input: &'a PlanInput, plan: &Plan) -> Option<&'a Opened> {
+    let mut wanted = Effects::default();
+    for step in plan.steps.iter().filter(|step| asks(input, step)) {
+        wanted.add(&step.effects);
+    }
+    let opened = input.ledger.head.approvals.values();
+    let covering = opened.filter(|opened| !wanted.is_empty() && wanted.within(&opened.left).is_ok());
+    covering.max_by_key(|opened| opened.at)
 }
 
 /// What `plan` uses of these, named here so that every reader finds it: a freeze of nothing in particular.

@@ -24,7 +24,7 @@ use jiff::tz::TimeZone;
 
 use self::words::Words;
 use crate::effect::{Action, Excess, Freeze};
-use crate::plan::{Consent, Held, Plan, PlanInput, Reason, WaitingOn};
+use crate::plan::{Consent, Held, Plan, PlanInput, Reason, WaitingOn, approved_before};
 use crate::status::Tally;
 
 /// A plan with what it was made from.
@@ -112,21 +112,27 @@ impl Shown<'_> {
     }
 
     /// Whose word it needs.
-    fn asks(&self) -> &'static str {
+    fn asks(&self) -> String {
         let waits = |held: &Held| matches!(held.waiting_on, WaitingOn::Approval { .. });
-        if self.plan.steps.iter().any(|step| step.consent == Consent::Asked) {
-            "asks first"
+        if let Some(opened) = approved_before(self.input, self.plan) {
+            format!("goes on with what {} approved {}", words::clean(&opened.by), self.words().near(opened.at))
+        } else if self.plan.steps.iter().any(|step| step.consent == Consent::Asked) {
+            "asks first".into()
         } else if self.plan.held.iter().any(waits) {
-            "leaves what waits for an approval"
+            "leaves what waits for an approval".into()
         } else {
-            "nothing in it has to be approved"
+            "nothing in it has to be approved".into()
         }
     }
 
     /// The command that carries the plan out.
     fn apply_command(&self) -> String {
         let parts = self.input.only.iter().map(|part| format!(" --target {part}"));
-        words::command("apply", self.directory) + &parts.collect::<String>()
+        let command = words::command("apply", self.directory) + &parts.collect::<String>();
+        match approved_before(self.input, self.plan) {
+            Some(opened) => format!("{command} --approved {}", words::short(opened.effects.as_str())),
+            None => command,
+        }
     }
 
     /// Every freeze, those of the documents first.

@@ -45,10 +45,14 @@ pub fn sentence(status: &Status) -> String {
         Verdict::Converged => "as git says".into(),
         Verdict::Changing if status.steps > 0 => {
             let steps = count(u32::try_from(status.steps).unwrap_or(u32::MAX), "step");
+            let how = status.approved.as_ref().map_or(String::new(), |approved| {
+                let digest = short(approved.as_str());
+                format!(" (`tidewright apply --approved {digest}` goes on with what was approved before)")
+            });
             match u32::try_from(status.unapproved).unwrap_or(u32::MAX) {
                 0 => format!("not yet as git says: {steps} can be done now{waits}"),
-                1 => format!("not yet as git says: {steps}, 1 of them waits for an approval{waits}"),
-                more => format!("not yet as git says: {steps}, {more} of them wait for an approval{waits}"),
+                1 => format!("not yet as git says: {steps}, 1 of them waits for an approval{how}{waits}"),
+                more => format!("not yet as git says: {steps}, {more} of them wait for an approval{how}{waits}"),
             }
         }
         Verdict::Changing => format!("not yet as git says: {}{waits}", shortfall(status)),

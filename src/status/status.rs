@@ -16,10 +16,11 @@ use crate::fleet::standing::{ReservationSpec, TermsSpec};
 use crate::fleet::target::{PoolTarget, Purpose};
 use crate::fleet::tide::Phase;
 use crate::ids::{
-    FleetName, LayoutName, NodeName, PlanId, PoolName, QuotaName, ReservationId, ReservationName, TideName, Zone,
+    Digest, FleetName, LayoutName, NodeName, PlanId, PoolName, QuotaName, ReservationId, ReservationName, TideName,
+    Zone,
 };
 use crate::observed::{Gap, ReservationState};
-use crate::plan::{Held, Plan, PlanInput, asks, frozen_by_document};
+use crate::plan::{Held, Plan, PlanInput, approved_before, asks, frozen_by_document};
 use crate::units::{Ratio, Usd, ZoneName};
 
 /// Everything that one screen says about a fleet.
@@ -35,6 +36,8 @@ pub struct Status {
     pub steps: usize,
     /// Those of them that wait for an approval.
     pub unapproved: usize,
+    /// By the digest that people name it by: an approval, given before, that covers all of them.
+    pub approved: Option<Digest>,
     pub pools: Vec<PoolStatus>,
     pub reservations: Vec<ReservationStatus>,
     pub quotas: Vec<ShareStatus>,
@@ -180,6 +183,7 @@ impl Status {
             verdict: Verdict::Converged,
             steps: plan.steps.len(),
             unapproved: plan.steps.iter().filter(|step| asks(input, step)).count(),
+            approved: approved_before(input, plan).map(|opened| opened.effects.clone()),
             pools: pools::pools(input),
             reservations: standing.reservations.iter().map(|(name, spec)| reservation(input, name, spec)).collect(),
             quotas: quotas::shares(input),

@@ -44,6 +44,8 @@ struct Report {
     steps: usize,
     /// How many of them wait for an approval.
     unapproved: usize,
+    /// The digest of an approval, given before, that covers all of them: `tidewright apply --approved` takes it.
+    approved: Option<String>,
     /// Each pool by its name.
     pools: BTreeMap<String, Pool>,
     /// Each reservation by its name.
@@ -325,6 +327,7 @@ pub fn json(status: &Status, directory: &str) -> String {
         words: sentence(status),
         steps: status.steps,
         unapproved: status.unapproved,
+        approved: status.approved.as_ref().map(ToString::to_string),
         pools: status.pools.iter().map(|one| (one.pool.to_string(), pool(one))).collect(),
         reservations: status.reservations.iter().map(|one| (one.reservation.to_string(), reservation(one))).collect(),
         quotas: status.quotas.iter().map(share).collect(),
