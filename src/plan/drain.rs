@@ -288,6 +288,9 @@ pub(super) fn two_budgets(pod: &PodSeen, _: Pressure) -> Option<WaitingOn> {
 /// A pod whose eviction something in front of the API server refuses, in its words.
 pub(super) fn refused(view: &View<'_>, pod: &PodSeen) -> Option<WaitingOn> {
     let said = view.input.observed.refused.get(&pod.uid).filter(|_| pod.terminating.is_none())?;
+    if is_on(Mistake::TwoBudgets) {
+        return None;
+    }
     let whom = whom_to_ask(said);
     Some(WaitingOn::Person(format!("the API server does not let pod {} go: {said}. {whom}", pod.name)))
 }
