@@ -10,11 +10,12 @@ use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::{Beside, compile_beside, cuts, staged};
+use crate::effect::marks::CORDON;
 use crate::effect::{Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::handing::Cuts;
 use crate::fleet::target::PoolTarget;
 use crate::fleet::{Change, Fleet, Recalls, Target, seating};
-use crate::ids::{FleetUid, NodeName, PoolName, ReservationName, SlotId, TideName};
+use crate::ids::{FleetUid, NamespacedName, NodeName, PoolName, ReservationName, SlotId, TideName, Uid};
 use crate::observed::{CloudSeen, ClusterSeen, Observed, Sample};
 use crate::plan::PlanInput;
 use crate::plan::tide::guard_says;
@@ -73,13 +74,14 @@ pub async fn input(
     let in_force = ledger.head.recalled.iter().filter(|(tide, recall)| !fleet.recall_is_over(tide, recall.at, now));
     let recalled = in_force.map(|(tide, recall)| (tide.clone(), recall.clone())).collect();
     let rehearsed = world.cluster.rehearse(&moved(&desired, &cluster)).await;
+    let refused = world.cluster.rehearse_evictions(&leaving(&cluster)).await;
     Ok(PlanInput {
         fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
         now,
         upcoming,
         desired,
         target,
-        observed: Observed { cloud, cluster, guards, rehearsed },
+        observed: Observed { cloud, cluster, guards, rehearsed, refused },
         ledger,
         renamed,
         closed,
@@ -100,6 +102,15 @@ fn moved<'a>(desired: &'a Desired, cluster: &ClusterSeen) -> Vec<&'a Object> {
         None => cluster.gap_of(wanted.key.kind).is_none(),
     });
     objects.collect()
+}
+
+/// The pods that are to be evicted from nodes which carry our mark: what the server says to that is known only from it.
+fn leaving(cluster: &ClusterSeen) -> Vec<(NamespacedName, Uid)> {
+    let nodes = cluster.nodes.seen();
+    let is_marked = |node: &NodeName| nodes.get(node).is_some_and(|node| node.annotation(CORDON).is_some());
+    let pods = cluster.pods.seen().iter().filter(|pod| pod.node.as_ref().is_some_and(is_marked));
+    let pods = pods.filter(|pod| pod.counts() && pod.terminating.is_none() && pod.workload.is_none());
+    pods.map(|pod| (pod.name.clone(), pod.uid.clone())).collect()
 }
 
 /// When the Capacity Blocks run that were bought, by the documents that they were bought for.

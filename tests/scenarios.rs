@@ -50,6 +50,7 @@ scripts! {
     budget_is_kept_in_a_drain
     budget_lets_one_go_at_a_time
     budget_that_blocks_keeps_the_quota
+    budget_that_is_used_up_names_who_uses_it
     budget_that_never_allows_is_named
     canary_and_windows
     capacity_error_falls_back
@@ -122,6 +123,8 @@ scripts! {
     lost_is_not_what_was_just_launched
     low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody
+    lowered_quota_of_a_same_cut_loan_waits
+    lowered_quota_waits_at_night_too
     maintenance_is_answered_early
     maintenance_under_a_freeze_moves_a_gang
     mig_manager_fails
@@ -132,9 +135,11 @@ scripts! {
     not_approved_is_not_done
     notice_under_a_freeze
     old_plan_does_not_close_a_released_node
+    old_plan_does_not_take_a_cut_back
     only_failed_orders_count
     owner_takes_back_what_it_lent
     pod_comes_after_the_cordon
+    policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends
     quarantine_ends_with_its_node
     quarantined_node_is_missed_in_a_loan
@@ -145,6 +150,7 @@ scripts! {
     recall_and_then_edits
     recall_brings_quota_and_nodes
     recall_turns_the_tide
+    refused_eviction_is_quoted
     removal_that_waits_takes_no_budget
     rename
     rename_and_resize
@@ -190,12 +196,14 @@ scripts! {
     two_blocks_take_two_offers
     two_budgets_on_a_pod
     two_operators
+    unmet_guarantee_says_who_has_it
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
     what_is_held_says_why
     what_is_held_takes_no_room
     what_is_not_ours_stays
     what_waits_for_a_loan_is_shown
+    work_that_did_not_save_is_named
 }
 
 #[test]

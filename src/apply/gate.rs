@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::retry;
 use super::turn::{Memory, Turn};
 use super::walk::Walk;
-use crate::effect::marks::{HANDS_OFF, MIG_STATE, POOL};
+use crate::effect::marks::{HANDS_OFF, MIG_STATE, POOL, cut_order, ordered_since};
 use crate::effect::{
     Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, LedgerChange, PoolLedger, Scope, Subject, Thing,
     Verdict,
@@ -128,11 +128,20 @@ fn has_failed(cluster: &ClusterSeen, node: &NodeName, laid_out: &LaidOut) -> boo
 fn stands(walk: &Walk<'_>, step: &Step, seen: &Observed) -> Result<Passed, Turn> {
     let (cloud, cluster) = (&seen.cloud, &seen.cluster);
     match &step.action {
-        Action::Cluster(ClusterAction::Cut { node, laid_out, flip: false })
+        Action::Cluster(ClusterAction::Cut { node, laid_out, flip: false, .. })
             if has_failed(cluster, node, laid_out) && !is_on(Mistake::LabelRewritten) =>
         {
             let why = format!("mig-manager failed on {node}, and hears this order only once it was taken back");
             Err(Turn::End(EventKind::Skipped { fact: None, why }))
+        }
+        Action::Cluster(ClusterAction::Cut { node, laid_out, flip, over }) => {
+            let found = cluster.nodes.seen().get(node).ok_or_else(|| absent(&cluster.nodes, &node.to_string()))?;
+            let is_so = laid_out.labels.iter().all(|(key, value)| found.labels.get(key) == Some(value));
+            match cut_order(&found.labels) == *over {
+                true => Ok(Passed::Go),
+                false if is_so && !flip => Ok(Passed::NothingToDo),
+                false => Err(dropped(ordered_since(node))),
+            }
         }
         Action::Cloud(CloudAction::Terminate { slot, instance }) => {
             let found = owned(walk, slot, instance, cloud)?;

@@ -12,6 +12,7 @@ use super::{guards, intents, retry, spend};
 use crate::effect::{Action, CloudAction, ClusterAction, LaunchRequest, Ledger, LedgerChange, token};
 use crate::ids::{Digest, InstanceId, SlotId};
 use crate::mistakes::{Mistake, is_on};
+use crate::plan::drain::whom_to_ask;
 use crate::plan::{Step, Urgency};
 use crate::provider::{Class, Done, ProviderError, Refusal};
 use crate::status::EventKind;
@@ -170,7 +171,9 @@ fn still_there(walk: &Walk<'_>, refused: &[Refusal]) -> Turn {
         let told = SignedDuration::from_secs(told.unwrap_or_default());
         return Turn::Again { at: walk.now_plus(retry::EVICTION_PAUSE.max(told)), why };
     }
-    Turn::End(EventKind::Failed { class: retry::name(Class::Other).into(), why: permanent.join("; ") })
+    let said = permanent.join("; ");
+    let why = format!("{said}. {}", whom_to_ask(&said));
+    Turn::End(EventKind::Failed { class: retry::name(Class::Other).into(), why })
 }
 
 /// Evictions keep their distance, whatever the error was.

@@ -141,11 +141,14 @@ pub enum ClusterAction {
         force: bool,
     },
     /// Orders another cut: behind cordon and drain only. Where `flip` is set the order is first taken back, because
-    /// mig-manager acts only on a change of the label's value.
+    /// mig-manager acts only on a change of the label's value. `over` is the order that the node carried when this was
+    /// planned: one that somebody gave since is newer, and is not overwritten.
     Cut {
         node: NodeName,
         laid_out: LaidOut,
         flip: bool,
+        #[serde(default)]
+        over: BTreeMap<String, String>,
     },
 }
 

@@ -1,10 +1,12 @@
 //! Labels, annotations and taints that are ours, and the marks that they carry.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::launch::{Taint, TaintEffect};
-use crate::ids::FleetUid;
+use crate::ids::{FleetUid, NodeName};
 use crate::observed::NodeSeen;
 
 /// Which pool a node belongs to.
@@ -38,6 +40,17 @@ pub const MIG_STATE: &str = "nvidia.com/mig.config.state";
 pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
 /// The device plugin's order.
 pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
+
+/// The order that a node carries: how it is to be cut, and how its device plugin shows that.
+pub fn cut_order(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let carried = |key: &str| labels.get_key_value(key).map(|(key, value)| (key.clone(), value.clone()));
+    [MIG_CONFIG, PLUGIN_CONFIG].into_iter().filter_map(carried).collect()
+}
+
+/// What is said of a node that carries another order than the one that was planned over.
+pub fn ordered_since(node: &NodeName) -> String {
+    format!("{node} was ordered to be cut in another way since this was planned")
+}
 
 /// Since when, and for what, something carries our mark.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -72,7 +72,7 @@ pub struct NodeSeen {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unready_since: Option<Timestamp>,
     pub allocatable: BTreeMap<ResourceName, i64>,
-    /// All but `Ready`.
+    /// `Ready` is among them only where the node is not.
     pub conditions: BTreeMap<String, ConditionSeen>,
     pub created: Timestamp,
     /// Labels of ours, and [`TAINTS`], that somebody else wrote after us: who, and when.

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::policy::ConditionStatus;
 use crate::units::Ratio;
 
+/// The condition in which a kubelet says that its node takes pods; where it says nothing, its status is unknown.
+pub const READY: &str = "Ready";
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConditionSeen {
     pub status: ConditionStatus,

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use cloud::*;
 pub use cluster::*;
-pub use condition::{ConditionSeen, Slow, Verdict};
+pub use condition::{ConditionSeen, READY, Slow, Verdict};
 
-use crate::ids::TideName;
+use crate::ids::{TideName, Uid};
 use crate::units::Ratio;
 
 /// The cloud, the cluster and the meters of the tides.
@@ -31,6 +31,10 @@ pub struct Observed {
     /// What the server would say to objects that are to be written; absent where it was not asked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rehearsed: BTreeMap<ObjectKey, Rehearsed>,
+    /// Pods on nodes that are being emptied whose eviction the server refuses for good, by UID, with its words; absent
+    /// where it would not, or was not asked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<Uid, String>,
 }
 
 /// A number that somebody measured.

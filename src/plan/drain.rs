@@ -227,7 +227,7 @@ fn set_aside(view: &View<'_>, load: &mut Load<'_>, pressure: Pressure) -> Option
 
 /// Why a pod stays where it is, if it does.
 fn keeps(view: &View<'_>, pod: &PodSeen, pressure: Pressure) -> Option<WaitingOn> {
-    let budgets = || two_budgets(pod, pressure).or_else(|| wants_all(view, pod));
+    let budgets = || two_budgets(pod, pressure).or_else(|| wants_all(view, pod)).or_else(|| refused(view, pod));
     budgets().or_else(|| unmanaged(pod, pressure)).or_else(|| local_data(pod, pressure))
 }
 
@@ -243,7 +243,7 @@ fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure, is_broken: bool
     };
     let first = |check: fn(&PodSeen, Pressure) -> Option<WaitingOn>| pods().find_map(|pod| check(pod, pressure));
     let all_up = || pods().find_map(|pod| wants_all(view, pod));
-    let budgets = first(two_budgets).or_else(all_up);
+    let budgets = first(two_budgets).or_else(all_up).or_else(|| pods().find_map(|pod| refused(view, pod)));
     if let Some(waiting_on) = budgets.or_else(|| first(unmanaged)).or_else(|| first(local_data)) {
         return Some(waiting_on);
     }
@@ -283,6 +283,25 @@ pub(super) fn two_budgets(pod: &PodSeen, _: Pressure) -> Option<WaitingOn> {
         pod.name,
         budgets.join(", ")
     )))
+}
+
+/// A pod whose eviction something in front of the API server refuses, in its words.
+pub(super) fn refused(view: &View<'_>, pod: &PodSeen) -> Option<WaitingOn> {
+    let said = view.input.observed.refused.get(&pod.uid).filter(|_| pod.terminating.is_none())?;
+    if is_on(Mistake::TwoBudgets) {
+        return None;
+    }
+    let whom = whom_to_ask(said);
+    Some(WaitingOn::Person(format!("the API server does not let pod {} go: {said}. {whom}", pod.name)))
+}
+
+/// Who can do something about a refusal that no waiting ends.
+pub fn whom_to_ask(said: &str) -> String {
+    let webhook = said.split_once("admission webhook \"").and_then(|(_, rest)| rest.split_once('"'));
+    match webhook {
+        Some((name, _)) => format!("Ask who runs the webhook {name}, or move the pod yourself"),
+        None => "Ask who keeps the cluster, or move the pod yourself".into(),
+    }
 }
 
 /// A pod whose budget wants all of its pods up: no time brings an eviction of it.

@@ -8,7 +8,7 @@ use crate::effect::{Slot, Treated};
 use crate::fleet::policy::{ConditionStatus, Remedy, Rule, Straggler, Symptom};
 use crate::fleet::standing::HealthSpec;
 use crate::observed::condition::complains;
-use crate::observed::{ConditionSeen, NodeSeen, Verdict};
+use crate::observed::{ConditionSeen, NodeSeen, READY, Verdict};
 
 /// A rung counts for a week.
 const WEEK: SignedDuration = SignedDuration::from_hours(24 * 7);
@@ -38,6 +38,16 @@ pub fn admission(view: &View<'_>, pool: &PoolView<'_>) -> Vec<String> {
     policy(view, pool)
         .map(|policy| policy.admit.iter().map(|admit| admit.condition.clone()).collect())
         .unwrap_or_default()
+}
+
+/// The rule of a pool's policy that says what becomes of a node that is not ready, as it is now.
+pub fn unready_rule<'a>(view: &View<'a>, pool: &PoolView<'_>, node: &NodeSeen) -> Option<&'a Rule> {
+    let status = node.conditions.get(READY).filter(|_| !node.ready)?.status;
+    let about = |rule: &&Rule| match &rule.when {
+        Symptom::Condition(wanted) => wanted.r#type == READY && wanted.status == status,
+        Symptom::Xid(_) | Symptom::Straggler(_) => false,
+    };
+    policy(view, pool)?.rules.iter().find(about)
 }
 
 /// What is wrong with a slot's node, by the pool's policy; the harshest remedy of all rules that strike.

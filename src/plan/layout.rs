@@ -16,7 +16,7 @@ use super::types::{WaitingOn, pool_of};
 use super::view::{PoolView, SlotView, View};
 pub use crate::compile::cuts::is_never_cut;
 use crate::compile::{cuts, files, holds};
-use crate::effect::marks::{GPU_COUNT, MIG_CONFIG, MIG_STATE, is_starting};
+use crate::effect::marks::{GPU_COUNT, MIG_CONFIG, MIG_STATE, cut_order, is_starting};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Object, Treated, Verb, allocatable_is,
     digest_of,
@@ -188,7 +188,8 @@ pub fn steps(
         let policies = policies_are_as_seen(view);
         made.push(step_id("order", &slot.id, generation), Action::Record(change), policies.clone(), (1, 2));
         let flip = state == CutState::Again && !is_on(Mistake::LabelRewritten);
-        let action = Action::Cluster(ClusterAction::Cut { node: node.clone(), laid_out: laid_out.clone(), flip });
+        let over = slot.node.map(|(_, seen)| cut_order(&seen.labels)).unwrap_or_default();
+        let action = Action::Cluster(ClusterAction::Cut { node: node.clone(), laid_out: laid_out.clone(), flip, over });
         let requires = [Fact::Empty(node.clone())].into_iter().chain(policies).collect();
         made.push(step_id("cut", &slot.id, generation), action, requires, (1, 2));
         made.with(Effects::one(Verb::Cut, pool_of(&slot.id), Amount::count(1)));

@@ -36,6 +36,7 @@ pub mod survey;
 pub mod testing;
 pub mod tide;
 pub mod types;
+pub mod unmet;
 pub mod upcoming;
 pub mod view;
 pub mod wish;
@@ -87,6 +88,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept) -> (Draft, Vec
     if is_whole {
         marks::orders(view, &mut draft);
         marks::unanswered(view, &mut draft);
+        unmet::say(input, &view.harm, &mut draft);
         upcoming::plan(input, &view.harm, &mut draft);
     }
     let left_out = gates::pass(view, kept, &mut draft);

@@ -21,6 +21,7 @@ use super::harm::Harm;
 use super::steps::{course, held, step};
 use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step, WaitingOn};
 use crate::compile::cohorts;
+use crate::compile::holds::is_accelerator;
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
 use crate::fleet::tide::Phase;
 use crate::ids::{PoolName, QuotaName, StepId};
@@ -405,11 +406,17 @@ fn apply(input: &PlanInput, change: &Change<'_>, (disruption, hit): (Disruption,
 pub fn lowered(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     let key = &wanted.key;
     let moving = input.target.tides.values().any(|phase| *phase != Phase::High);
-    if !quotas::gives_quota(key) || is_loan(input, key) || (moving && is_tidal(input, wanted)) {
+    if !quotas::gives_quota(key) || is_loan(input, key) {
         return BTreeSet::new();
     }
     let seen = input.observed.cluster.objects.seen().get(key).map(|seen| &seen.body);
-    let lowers = quotas::shift(seen, Some(&wanted.body)).lowers;
+    let Shift { lowers, raises, .. } = quotas::shift(seen, Some(&wanted.body));
+    let any_gpus = |pairs: &BTreeSet<Pair>| pairs.iter().any(|(_, resource)| is_accelerator(resource));
+    // What a tide lent comes back to its lender at any hour, whatever else is written with it.
+    let comes_back = any_gpus(&raises) && !any_gpus(&lowers);
+    if (comes_back || (moving && hands_over(input, key))) && is_tidal(input, wanted) {
+        return BTreeSet::new();
+    }
     lowers.iter().filter_map(|(flavor, _)| quotas::pool_of(input, flavor)).collect()
 }
 
@@ -418,6 +425,23 @@ pub fn moved(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     let seen = input.observed.cluster.objects.seen().get(&wanted.key).filter(|_| quotas::gives_quota(&wanted.key));
     let Some(seen) = seen else { return BTreeSet::new() };
     quotas::moved(&seen.body, &wanted.body).iter().filter_map(|flavor| quotas::pool_of(input, flavor)).collect()
+}
+
+/// Whether a tide takes something from this object now. A lender's queue has less only as its nodes are handed over, and
+/// then the cohort of who gets them has more; by night too, whatever else lowers it is somebody's edit.
+fn hands_over(input: &PlanInput, key: &ObjectKey) -> bool {
+    let Thing::Quota(lender) = thing_of(input, key) else { return true };
+    let standing = &input.target.standing;
+    let seen = input.observed.cluster.objects.seen();
+    let loans = standing.tides.values().flat_map(|tide| &tide.loans).filter(|loan| loan.from == lender);
+    let cohorts: BTreeSet<String> =
+        loans.filter_map(|loan| cohorts::of_tides(standing, &loan.to, standing.quotas.get(&loan.to)?)).collect();
+    let grows = |object: &&Object| {
+        let there = seen.get(&object.key).map(|seen| &seen.body);
+        !quotas::shift(there, Some(&object.body)).raises.is_empty()
+    };
+    let of_loans = |object: &&Object| object.key.kind == ObjectKind::Cohort && cohorts.contains(&*object.key.name);
+    input.desired.objects.iter().filter(of_loans).any(|object| grows(&object))
 }
 
 /// Whether this is the cohort in which a borrower has what tides lend it: nobody's edit of a pool is in it, and a loan

@@ -60,6 +60,7 @@ pub fn nothing(at: Timestamp) -> Observed {
         },
         guards: BTreeMap::new(),
         rehearsed: BTreeMap::new(),
+        refused: BTreeMap::new(),
     }
 }
 

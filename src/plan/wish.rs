@@ -92,7 +92,8 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         // that is not listed yet cannot be taken away.
         Body::Starting => {
             let listed = slot.instance.is_some() || slot.is_existing();
-            let leaves = listed && (slot.part.is_none() || silent::given_up(view, slot).is_some());
+            let treated = || silent::given_up(view, pool, slot).is_some() || silent::is_ruled(view, pool, slot);
+            let leaves = listed && (slot.part.is_none() || treated());
             slot.node.is_some() && (leaves || (slot.part.is_some() && is_drained(view, slot)))
         }
         _ => false,
@@ -116,16 +117,20 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         let reason = Reason::Drained { by: order.by.clone() };
         return Some(Wish::Drain { reason, unmanaged: order.unmanaged, local_data: order.local_data });
     }
-    if let Some(symptom) = silent::given_up(view, slot) {
+    if let Some(symptom) = silent::given_up(view, pool, slot) {
         let reason = Reason::Sick { remedy: Remedy::Replace, symptom: symptom.into() };
         let treated = Some(treated(view, Remedy::Replace, health::ADMIT_RULE));
         return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
     }
     let is_starting = is_starting(node);
-    let sick = health::sickness(view, pool, slot);
+    let sick = health::sickness(view, pool, slot).map(|sick| silent::possible(view, pool, slot, sick));
     let late = || health::not_admitted(view, pool, slot, node);
     if let Some(wish) = sick.or_else(late).and_then(|sick| cure(view, slot, sick)) {
         return Some(wish);
+    }
+    // What changes a node wants one that answers.
+    if slot.body == Body::Starting {
+        return None;
     }
     // Closed for a person who has what they wanted: it serves first, and is then like any other.
     if slot.mark.as_ref().is_some_and(|mark| mark.why == DRAIN) {

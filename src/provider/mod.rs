@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 use crate::effect::{CloudAction, ClusterAction, Head, Ledger, Object, Part, PoolLedger, Subject};
 use crate::fleet::Target;
-use crate::ids::{InstanceId, ReservationId};
+use crate::ids::{InstanceId, NamespacedName, ReservationId, Uid};
 use crate::observed::{CloudSeen, ClusterSeen, ObjectKey, Rehearsed, Sample};
 
 /// What an error means to whoever may try again.
@@ -74,7 +74,7 @@ pub enum Done {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    pub pod: crate::ids::NamespacedName,
+    pub pod: NamespacedName,
     pub why: String,
     /// More than one budget selects it, or it is denied: a person has to act.
     pub permanent: bool,
@@ -109,6 +109,11 @@ pub trait Cluster {
     /// What would become of these objects if they were written now. Nothing is written. Where nobody can say, they are
     /// left out.
     async fn rehearse(&self, _wanted: &[&Object]) -> BTreeMap<ObjectKey, Rehearsed> {
+        BTreeMap::new()
+    }
+    /// Which of these pods the server would refuse to evict however often it is asked, with its words. Nothing is evicted.
+    /// Where nobody can say, they are left out.
+    async fn rehearse_evictions(&self, _pods: &[(NamespacedName, Uid)]) -> BTreeMap<Uid, String> {
         BTreeMap::new()
     }
     async fn perform(&self, action: &ClusterAction) -> Result<Done, ProviderError>;

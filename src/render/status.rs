@@ -29,6 +29,7 @@ pub fn human(status: &Status, directory: &str, colour: bool) -> String {
         page.pools(),
         page.reservations(),
         page.quotas(),
+        page.unmet(),
         page.tides(),
         page.stopped(),
         page.held(),
@@ -202,6 +203,14 @@ impl Page<'_> {
             ]);
         }
         Some(trimmed(&rows))
+    }
+
+    fn unmet(&self) -> Option<String> {
+        let unmet = &self.status.unmet;
+        let mut lines = vec![self.ink.paint(BOLD, "Waits within its guarantee")];
+        lines.extend(unmet.iter().take(LINES).map(|one| format!("  quota/{}: {}", one.quota, clean(&one.why))));
+        lines.extend(more(unmet.len(), "of these"));
+        (!unmet.is_empty()).then(|| lines.join("\n"))
     }
 
     fn tides(&self) -> Option<String> {

@@ -121,7 +121,7 @@ impl Bench {
         match command {
             Command::Fleet(From::Text(text)) => documents = Documents::new(text),
             Command::Fleet(From::Directory(directory)) => documents = Documents::read(&self.base.join(directory))?,
-            Command::Edit { from, to } => documents.edit(from, to)?,
+            Command::Edit(edits) => edits.iter().try_for_each(|(from, to)| documents.edit(from, to))?,
             Command::Delete { kind, name } => documents.remove(*kind, name)?,
             Command::Add(text) => documents.add(text),
             _ => {}

@@ -18,10 +18,8 @@ pub enum Command {
         seed: u64,
     },
     Fleet(From),
-    Edit {
-        from: String,
-        to: String,
-    },
+    /// What is replaced, and what by: one revision.
+    Edit(Vec<(String, String)>),
     Delete {
         kind: Kind,
         name: String,

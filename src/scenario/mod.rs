@@ -160,7 +160,7 @@ fn perform(bench: &mut Bench, command: &Command, item: &Item, base: &Path) -> Re
             Vec::new()
         }
         Command::Maybe(inner) => return maybe(bench, inner, item, base),
-        Command::Fleet(_) | Command::Edit { .. } | Command::Delete { .. } | Command::Add(_) => {
+        Command::Fleet(_) | Command::Edit(_) | Command::Delete { .. } | Command::Add(_) => {
             bench.change_documents(command)?
         }
         Command::Run(run) => bench.run(run)?,

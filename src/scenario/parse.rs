@@ -20,7 +20,7 @@ type Parsed = Result<Command, Wrong>;
 pub const COMMANDS: &[(&str, &str)] = &[
     ("start", "start TIME [seed N]"),
     ("fleet", "fleet DIR, or fleet with documents under it"),
-    ("edit", "edit \"old\" -> \"new\""),
+    ("edit", "edit \"old\" -> \"new\" [and \"old\" -> \"new\"]"),
     ("delete", "delete KIND/NAME"),
     ("add", "add with documents under it"),
     ("advance", "advance 6h"),
@@ -56,7 +56,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
          [on SLOT]",
     ),
     ("budget", "budget NS/NAME for NS/APP min|max N"),
-    ("finish", "finish NAME"),
+    ("finish", "finish NAME|NS/NAME"),
     ("deny", "deny evictions NS/APP"),
     ("kill", "kill SLOT"),
     ("xid", "xid SLOT CODE [heals]"),
@@ -159,9 +159,15 @@ fn document(name: &str, words: &mut Words, item: &Item) -> Parsed {
             None => Command::Fleet(From::Text(block(words)?)),
         },
         "edit" => {
-            let from = words.next("what to replace")?;
-            words.must("->")?;
-            Command::Edit { from, to: words.next("what to write instead")? }
+            let mut edits = Vec::new();
+            loop {
+                let from = words.next("what to replace")?;
+                words.must("->")?;
+                edits.push((from, words.next("what to write instead")?));
+                if !words.take("and") {
+                    break Command::Edit(edits);
+                }
+            }
         }
         "delete" => {
             let what = words.next("a document such as NodePool/train")?;

@@ -32,7 +32,10 @@ pub fn work(bench: &mut Bench, work: &Work) -> Result<Vec<String>, Wrong> {
         }
         Work::Finish(name) => {
             let name = gang_named(bench, name)?;
-            bench.sim.in_cluster(|cluster, now| cluster.finish(now, &name))?;
+            bench.sim.in_cluster(|cluster, now| match cluster.gang_named(&name) {
+                Some(_) => cluster.finish(now, &name),
+                None => cluster.scale_service(now, &name, 0),
+            })?;
         }
         Work::DenyEvictions(app) => bench.sim.in_cluster(|cluster, _| cluster.deny_evictions(app)),
     }

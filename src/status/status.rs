@@ -20,6 +20,8 @@ use crate::ids::{
     Zone,
 };
 use crate::observed::{Gap, ReservationState};
+use crate::plan::harm::Harm;
+use crate::plan::unmet::{Unmet, unmet};
 use crate::plan::{Held, Plan, PlanInput, approved_before, asks, frozen_by_document};
 use crate::units::{Ratio, Usd, ZoneName};
 
@@ -41,6 +43,8 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     pub reservations: Vec<ReservationStatus>,
     pub quotas: Vec<ShareStatus>,
+    /// Teams whose work waits for what they are guaranteed, with who has it.
+    pub unmet: Vec<Unmet>,
     pub tides: Vec<TideStatus>,
     /// The Fleet document's own comes first.
     pub freezes: Vec<Freeze>,
@@ -187,6 +191,7 @@ impl Status {
             pools: pools::pools(input),
             reservations: standing.reservations.iter().map(|(name, spec)| reservation(input, name, spec)).collect(),
             quotas: quotas::shares(input),
+            unmet: unmet(input, &Harm::new(input)),
             tides: input.target.tides.iter().map(|(name, phase)| tide(input, &handed, name, phase)).collect(),
             freezes: by_document.chain(head.frozen.iter().cloned()).collect(),
             quarantines: head.quarantined.iter().map(|(node, why)| (node.clone(), why.clone())).collect(),

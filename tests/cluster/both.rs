@@ -56,7 +56,7 @@ impl Stage {
     fn step(&mut self, item: &Item, command: &Command) {
         match command {
             Command::Start { .. } => {}
-            Command::Fleet(_) | Command::Edit { .. } | Command::Delete { .. } | Command::Add(_) => {
+            Command::Fleet(_) | Command::Edit(_) | Command::Delete { .. } | Command::Add(_) => {
                 self.change_documents(command);
             }
             Command::Act(act) => self.act(item, act),
@@ -71,7 +71,7 @@ impl Stage {
     fn change_documents(&mut self, command: &Command) {
         match command {
             Command::Fleet(From::Text(text)) => self.documents = Documents::new(text),
-            Command::Edit { from, to } => self.documents.edit(from, to).unwrap(),
+            Command::Edit(edits) => edits.iter().for_each(|(from, to)| self.documents.edit(from, to).unwrap()),
             Command::Delete { kind, name } => self.documents.remove(*kind, name).unwrap(),
             Command::Add(text) => self.documents.add(text),
             _ => panic!("documents stand in the script"),

@@ -71,7 +71,8 @@ fn a_cut_that_is_ordered_again_is_paid_for_once() {
     let cut = |flip| {
         let laid_out =
             crate::effect::LaidOut { labels: BTreeMap::new(), allocatable: BTreeMap::new(), absent: Vec::new() };
-        asked(step("cut", Action::Cluster(ClusterAction::Cut { node: "a".into(), laid_out, flip })), Verb::Cut)
+        let cut = ClusterAction::Cut { node: "a".into(), laid_out, flip, over: BTreeMap::new() };
+        asked(step("cut", Action::Cluster(cut)), Verb::Cut)
     };
     for flip in [false, true] {
         let ran = approved(&world, vec![cut(flip)], &effects.digest());

@@ -92,7 +92,12 @@ impl Bench {
     pub fn cut(&mut self, pool: &str, index: u32, layout: &str, reason: &Reason) {
         let (name, at) = (node(pool, index), format!("{pool}/{index}"));
         let laid_out = self.input.desired.pools[pool].layouts[layout].clone();
-        let action = ClusterAction::Cut { node: name.clone(), laid_out: laid_out.clone(), flip: false };
+        let action = ClusterAction::Cut {
+            node: name.clone(),
+            laid_out: laid_out.clone(),
+            flip: false,
+            over: Default::default(),
+        };
         let step = self.step(&format!("cut {at}"), cluster(action), reason.clone(), &[&format!("empty {at}")]);
         step.effects = one(Verb::Cut, pool);
         let laid_out = Action::Await(Fact::LaidOut { node: name.clone(), laid_out });

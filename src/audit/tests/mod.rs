@@ -8,6 +8,7 @@ mod files;
 mod flows;
 mod launches;
 mod money;
+mod others;
 mod owners;
 mod quotas;
 mod records;

@@ -12,7 +12,7 @@ use super::wire::Page;
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::ConditionStatus;
 use crate::ids::{InstanceId, NodeName, ResourceName};
-use crate::observed::{ConditionSeen, NodeSeen};
+use crate::observed::{ConditionSeen, NodeSeen, READY};
 
 /// Node feature discovery writes up to a hundred of these on a node; kept are those that somebody asks for.
 const FEATURES: &str = "feature.node.kubernetes.io/";
@@ -149,10 +149,10 @@ pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSe
     let labels = metadata.labels.into_iter().flat_map(|labels| labels.0).filter(|(key, _)| is_kept(key.as_str()));
     let notes = metadata.annotations.into_iter().flat_map(|notes| notes.0);
     let conditions = status.conditions.unwrap_or_default();
-    let says = conditions.iter().find(|one| one.kind.as_str() == "Ready");
+    let says = conditions.iter().find(|one| one.kind.as_str() == READY);
     let ready = says.is_some_and(Condition::is_true);
     let unready_since = says.filter(|_| !ready).and_then(|one| one.last_transition_time);
-    let conditions = conditions.iter().filter(|one| one.kind.as_str() != "Ready");
+    let conditions = conditions.iter().filter(|one| !ready || one.kind.as_str() != READY);
     let resources = status.allocatable.into_iter().flat_map(|resources| resources.0);
     let name = metadata.name.as_str().into();
     let seen = NodeSeen {
@@ -260,6 +260,10 @@ mod tests {
         assert_eq!(of("Unknown").silent_since(), Some(since));
         assert_eq!(of("False").silent_since(), Some(since));
         assert_eq!(of("True").silent_since(), None);
+        let says = |status: &str| of(status).conditions.get(READY).map(|seen| (seen.status, seen.since));
+        assert_eq!(says("Unknown"), Some((ConditionStatus::Unknown, since)), "a health policy may name it");
+        assert_eq!(says("False"), Some((ConditionStatus::False, since)));
+        assert_eq!(says("True"), None);
     }
 
     #[test]

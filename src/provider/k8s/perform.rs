@@ -3,6 +3,8 @@
 //! Nodes and workloads are read, changed and written back on the version that was read: a list of taints is written
 //! whole, so a write that did not look would undo somebody else's.
 
+use std::collections::BTreeMap;
+
 use futures_util::stream::{self, StreamExt};
 use serde_json::{Map, Value, json};
 
@@ -14,7 +16,7 @@ use super::slim::page;
 use super::wire::{Failure, Wire};
 use super::workloads::{self, Links};
 use super::{K8s, write};
-use crate::effect::marks::{ASKED, CORDON, DRAIN_TAINT, MIG_CONFIG, Mark, PLUGIN_CONFIG, SUSPENDED};
+use crate::effect::marks::{ASKED, CORDON, DRAIN_TAINT, MIG_CONFIG, Mark, PLUGIN_CONFIG, SUSPENDED, ordered_since};
 use crate::effect::{ClusterAction, LaidOut};
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::ids::{NamespacedName, NodeName, WorkloadUid};
@@ -42,7 +44,7 @@ pub async fn perform(k8s: &K8s, action: &ClusterAction) -> Result<Done, Provider
         ClusterAction::Suspend { workload, mark } => suspend(k8s, workload, mark).await?,
         ClusterAction::Resume { workload } => resume(k8s, workload).await?,
         ClusterAction::Evict { pods, force } => return evict(k8s, pods, *force).await,
-        ClusterAction::Cut { node, laid_out, flip } => cut(k8s, node, laid_out, *flip).await?,
+        ClusterAction::Cut { node, laid_out, flip, over } => cut(k8s, node, laid_out, *flip, over).await?,
     }
     Ok(Done::Nothing)
 }
@@ -130,16 +132,43 @@ fn put(taints: &mut Vec<Value>, taint: &Taint) {
     }
 }
 
-async fn cut(k8s: &K8s, node: &NodeName, laid_out: &LaidOut, flip: bool) -> Result<(), ProviderError> {
-    let path = kinds::node(node.as_str());
+/// Orders a cut where the node still carries the order that was planned over: between two looks somebody else may have
+/// given a newer one.
+async fn cut(
+    k8s: &K8s,
+    name: &NodeName,
+    laid_out: &LaidOut,
+    flip: bool,
+    over: &BTreeMap<String, String>,
+) -> Result<(), ProviderError> {
     if flip {
-        let gone = json!({"metadata": {"labels": {MIG_CONFIG: null, PLUGIN_CONFIG: null}}});
-        k8s.wire.merge(&path, &gone).await?;
+        relabel(k8s, name, over, json!({MIG_CONFIG: null, PLUGIN_CONFIG: null})).await?;
         let seen = k8s.clock.now().checked_add(FLIP).unwrap_or(jiff::Timestamp::MAX);
         k8s.clock.sleep_until(seen).await;
     }
-    k8s.wire.merge(&path, &json!({"metadata": {"labels": laid_out.labels}})).await?;
+    let nothing = BTreeMap::new();
+    relabel(k8s, name, if flip { &nothing } else { over }, json!(laid_out.labels)).await
+}
+
+async fn relabel(
+    k8s: &K8s,
+    name: &NodeName,
+    over: &BTreeMap<String, String>,
+    labels: Value,
+) -> Result<(), ProviderError> {
+    let path = kinds::node(name.as_str());
+    let node = object(&k8s.wire, &path).await?;
+    if order_of(&node) != *over {
+        return Err(ProviderError::new(Class::Conflict, ordered_since(name)));
+    }
+    let version = node["metadata"]["resourceVersion"].clone();
+    k8s.wire.merge(&path, &json!({"metadata": {"labels": labels, "resourceVersion": version}})).await?;
     Ok(())
+}
+
+fn order_of(node: &Value) -> BTreeMap<String, String> {
+    let text = |key: &str| Some((key.to_string(), node["metadata"]["labels"][key].as_str()?.to_string()));
+    [MIG_CONFIG, PLUGIN_CONFIG].into_iter().filter_map(text).collect()
 }
 
 /// A workload as it is now, with where it is.

@@ -19,7 +19,7 @@ use super::{Deed, Moment, Sim, State};
 use crate::effect::{CloudAction, ClusterAction, Ledger, Part, Subject};
 use crate::fleet::Target;
 use crate::fleet::standing::TermsSpec;
-use crate::ids::ReservationName;
+use crate::ids::{NamespacedName, ReservationName, Uid};
 use crate::observed::{CloudSeen, ClusterSeen, Gap, Market, OfferingSeen, Read, Sample};
 use crate::provider::{Class, Clock, Cloud, Cluster, Done, Meter, PartValue, ProviderError, Version};
 
@@ -337,6 +337,16 @@ impl Caller<'_> {
         seen
     }
 
+    async fn rehearse_evictions(self, pods: &[(NamespacedName, Uid)]) -> BTreeMap<Uid, String> {
+        if pods.is_empty() {
+            return BTreeMap::new();
+        }
+        self.enter().await;
+        let state = self.sim.state.borrow();
+        let refused = |(name, uid): &(NamespacedName, Uid)| Some((uid.clone(), state.cluster.refuses(name, uid)?));
+        pods.iter().filter_map(refused).collect()
+    }
+
     fn blind_cluster(self, seen: &mut ClusterSeen, fresh: bool) {
         self.sim.blind(&mut seen.nodes, Sight::Nodes, fresh, "list nodes");
         self.sim.blind(&mut seen.pods, Sight::Pods, fresh, "list pods");
@@ -422,6 +432,9 @@ macro_rules! is_a_world {
             }
             async fn reread(&self, what: &[Subject]) -> ClusterSeen {
                 self.caller().reread_cluster(what).await
+            }
+            async fn rehearse_evictions(&self, pods: &[(NamespacedName, Uid)]) -> BTreeMap<Uid, String> {
+                self.caller().rehearse_evictions(pods).await
             }
             async fn perform(&self, action: &ClusterAction) -> Result<Done, ProviderError> {
                 self.caller().perform_in_cluster(action).await

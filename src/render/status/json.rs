@@ -52,6 +52,8 @@ struct Report {
     reservations: BTreeMap<String, Reservation>,
     /// Each quota's share of each pool.
     quotas: Vec<Share>,
+    /// Quotas whose work waits although their guarantee is not used up.
+    unmet: Vec<Unmet>,
     /// Each tide by its name.
     tides: BTreeMap<String, Tide>,
     /// What is stopped, by whom and why.
@@ -66,6 +68,13 @@ struct Report {
     held: Vec<Held>,
     /// What could not be read.
     gaps: Vec<Gap>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Unmet {
+    quota: String,
+    /// What waits, and who or what is in its way. For people: the wording may change at any time.
+    words: String,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -331,6 +340,7 @@ pub fn json(status: &Status, directory: &str) -> String {
         pools: status.pools.iter().map(|one| (one.pool.to_string(), pool(one))).collect(),
         reservations: status.reservations.iter().map(|one| (one.reservation.to_string(), reservation(one))).collect(),
         quotas: status.quotas.iter().map(share).collect(),
+        unmet: status.unmet.iter().map(|one| Unmet { quota: one.quota.to_string(), words: one.why.clone() }).collect(),
         tides: status.tides.iter().map(|one| (one.tide.to_string(), tide(one))).collect(),
         freezes: status.freezes.iter().map(freeze).collect(),
         quarantines: status

@@ -25,7 +25,7 @@ impl Watch {
         }
         match action {
             ClusterAction::Cordon { node, mark } => self.update_budget(scene, node, mark),
-            ClusterAction::Cut { node, laid_out, flip } => {
+            ClusterAction::Cut { node, laid_out, flip, .. } => {
                 for (label, entry) in laid_out.labels.iter().filter(|(label, entry)| !scene.lists(label, entry)) {
                     self.say(format!("I11: {node} is told {label}={entry}, which is in no file"));
                 }

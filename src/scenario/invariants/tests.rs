@@ -294,7 +294,8 @@ fn i11_a_cut_that_changes_nothing_is_seen() {
         let laid_out = LaidOut { labels, allocatable: BTreeMap::new(), absent: Vec::new() };
         cordon(&bench, "train/0", "cut");
         bench.sim.advance(Duration::secs(30));
-        in_cluster(&bench, ClusterAction::Cut { node: node(&bench, "train/0"), laid_out, flip });
+        let over = BTreeMap::from([("nvidia.com/mig.config".to_string(), "halves".to_string())]);
+        in_cluster(&bench, ClusterAction::Cut { node: node(&bench, "train/0"), laid_out, flip, over });
         bench
     };
     says(&cut(false, "halves"), "is cut by the label that it carries");

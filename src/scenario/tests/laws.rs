@@ -3,8 +3,10 @@
 use super::mistakes::{ONE_NODE, play};
 use super::*;
 use crate::effect::Effects;
-use crate::plan::WaitingOn;
+use crate::observed::Read;
+use crate::plan::{Plan, PlanInput, WaitingOn};
 use crate::provider::sim::{Fault, Position};
+use crate::scenario::bench::Looked;
 use crate::units::Duration;
 
 fn begun(story: &str) -> Bench {
@@ -21,6 +23,36 @@ const CUT: &str = "approve\nconverge\nadd\n  kind: GpuLayout\n  metadata: {name:
 
 /// Enough for the whole of each.
 const MOST_ROUNDS: u32 = 6;
+
+/// Stories up to a plan in which much is going on: gangs, budgets, sick and silent nodes, loans, edits that wait.
+const BUSY: [&str; 5] = [
+    include_str!("../../../tests/scenarios/silent_node_is_replaced.tw"),
+    include_str!("../../../tests/scenarios/lowered_quota_waits_at_night_too.tw"),
+    include_str!("../../../tests/scenarios/unmet_guarantee_says_who_has_it.tw"),
+    include_str!("../../../tests/scenarios/reservation_is_given_back_empty.tw"),
+    include_str!("../../../tests/scenarios/same_cut_loan_becomes_smaller.tw"),
+];
+
+#[test]
+fn the_same_input_gives_the_same_plan_byte_for_byte() {
+    let text = |plan: &Plan| serde_json::to_string(plan).unwrap();
+    for story in BUSY {
+        let mut bench = None;
+        // Up to the last plan that it prints.
+        play(&mut bench, story.rsplit_once("\nplan\n").unwrap().0).unwrap();
+        let Looked { input, plan } = bench.unwrap().look().unwrap();
+        let saved = serde_json::to_string(&input).unwrap();
+        let again: PlanInput = serde_json::from_str(&saved).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), saved, "what is saved is read as it was");
+        assert_eq!(text(&crate::plan::plan(&again)), text(&plan), "{story}");
+        // Pods come in no order that means anything.
+        let mut turned = again;
+        let pods = &mut turned.observed.cluster.pods;
+        *pods = Read::new(pods.seen().iter().rev().cloned().collect(), pods.at());
+        let other = Plan { id: plan.id.clone(), ..crate::plan::plan(&turned) };
+        assert_eq!(text(&other), text(&plan), "{story}");
+    }
+}
 
 #[test]
 fn planning_changes_nothing() {

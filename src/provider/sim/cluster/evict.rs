@@ -51,6 +51,12 @@ impl ClusterState {
         answer
     }
 
+    /// What it would answer, where asking again does not help.
+    pub fn refuses(&self, name: &NamespacedName, uid: &Uid) -> Option<String> {
+        let answer = self.answer(name, uid);
+        answer.is_permanent().then(|| format!("{} {}", answer.code, answer.text))
+    }
+
     fn answer(&self, name: &NamespacedName, uid: &Uid) -> Answer {
         let Some(pod) = self.pods.get(name) else {
             return Answer::new(404, format!("pods \"{}\" not found", name.name));

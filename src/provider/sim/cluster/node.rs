@@ -15,7 +15,7 @@ use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::ConditionStatus;
 use crate::fleet::standing::NodeShape;
 use crate::ids::{GpuModel, InstanceId, InstanceType, NodeName, ResourceName, Uid};
-use crate::observed::ConditionSeen;
+use crate::observed::{ConditionSeen, READY};
 
 /// The kubelet has registered and is not ready yet.
 const JOIN: SignedDuration = SignedDuration::from_secs(5);
@@ -224,6 +224,7 @@ impl ClusterState {
         let Some(node) = self.same_node(at).filter(|node| !node.dead) else { return };
         node.ready = true;
         node.not_ready_since = None;
+        node.conditions.remove(READY);
         if let Acceptance::After(secs) = self.knobs.acceptance {
             self.soon(SignedDuration::from_secs(secs.into()), Happening::NodeAccepted(at.clone()));
         }

@@ -8,11 +8,11 @@ use super::ClusterState;
 use super::gangs::absent;
 use super::judge::Entry;
 use super::node::Node;
-use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
+use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG, cut_order, ordered_since};
 use crate::effect::{ClusterAction, LaidOut};
 use crate::fleet::launch::Taint;
 use crate::ids::{NamespacedName, NodeName, Uid, WorkloadUid};
-use crate::provider::{Done, ProviderError, Refusal};
+use crate::provider::{Class, Done, ProviderError, Refusal};
 
 impl ClusterState {
     /// Does one thing, after everything that happened before it.
@@ -31,7 +31,7 @@ impl ClusterState {
             ClusterAction::Suspend { workload, mark } => self.suspend(workload, mark)?,
             ClusterAction::Resume { workload } => self.resume(workload)?,
             ClusterAction::Evict { pods, force } => return Ok(self.evict_all(pods, *force)),
-            ClusterAction::Cut { node, laid_out, flip } => self.order_cut(node, laid_out, *flip)?,
+            ClusterAction::Cut { node, laid_out, flip, over } => self.order_cut(node, laid_out, *flip, over)?,
         }
         Ok(Done::Nothing)
     }
@@ -80,7 +80,17 @@ impl ClusterState {
         })
     }
 
-    fn order_cut(&mut self, name: &NodeName, laid_out: &LaidOut, flip: bool) -> Result<(), ProviderError> {
+    fn order_cut(
+        &mut self,
+        name: &NodeName,
+        laid_out: &LaidOut,
+        flip: bool,
+        over: &BTreeMap<String, String>,
+    ) -> Result<(), ProviderError> {
+        let carried = self.nodes.get(name).map(|node| cut_order(&node.labels));
+        if carried.is_some_and(|carried| carried != *over) {
+            return Err(ProviderError::new(Class::Conflict, ordered_since(name)));
+        }
         self.change_node(name, |node| {
             if flip {
                 // Taken back for long enough that whoever watches saw it.

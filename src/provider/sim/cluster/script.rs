@@ -11,7 +11,7 @@ use super::{Acceptance, ClusterState, NodeJoin};
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::policy::ConditionStatus;
 use crate::ids::{NamespacedName, NodeName};
-use crate::observed::ConditionSeen;
+use crate::observed::{ConditionSeen, READY};
 use crate::provider::ProviderError;
 
 impl ClusterState {
@@ -63,6 +63,11 @@ impl ClusterState {
     ) -> Result<(), ProviderError> {
         self.tick(now);
         let since = self.now;
+        if kind == READY {
+            self.set_ready(now, name, matches!(status, None | Some(ConditionStatus::True)))?;
+        }
+        // That a node is ready is no condition of its own, and one whose kubelet says nothing has none.
+        let status = status.filter(|status| kind != READY || *status == ConditionStatus::False);
         self.change_node(name, |node| match status {
             Some(status) => {
                 node.conditions.insert(kind.into(), ConditionSeen::said(kind, status, since, "", message));

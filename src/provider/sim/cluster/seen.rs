@@ -10,9 +10,11 @@ use super::node::Node;
 use super::objects::Stored;
 use super::pods::{Owner, Pod};
 use crate::effect::Subject;
+use crate::fleet::policy::ConditionStatus;
 use crate::ids::{NamespacedName, NodeName, WorkloadUid};
 use crate::observed::{
-    ClusterSeen, GangName, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, Others, PodSeen, Read, WorkloadSeen,
+    ClusterSeen, ConditionSeen, GangName, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, Others, PodSeen, READY, Read,
+    WorkloadSeen,
 };
 use crate::queue::mode::configuration;
 
@@ -162,9 +164,19 @@ fn node_seen(node: &Node) -> NodeSeen {
         unready_since: node.not_ready_since,
         moved_by: node.moved_by.clone(),
         allocatable: node.allocatable(),
-        conditions: node.conditions.clone(),
+        conditions: conditions(node),
         created: node.created,
     }
+}
+
+/// What it says, and that it says nothing where its kubelet does not answer.
+fn conditions(node: &Node) -> BTreeMap<String, ConditionSeen> {
+    let mut conditions = node.conditions.clone();
+    if let Some(since) = node.not_ready_since.filter(|_| !node.ready) {
+        let said = || ConditionSeen::new(ConditionStatus::Unknown, since);
+        conditions.entry(READY.into()).or_insert_with(said);
+    }
+    conditions
 }
 
 fn object_seen(object: &Stored) -> ObjectSeen {

@@ -1,7 +1,7 @@
 //! The traps of mig-manager and the device plugin.
 
 use super::*;
-use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG};
+use crate::effect::marks::{MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, cut_order};
 use crate::effect::{Fact, LaidOut, Verdict};
 use crate::observed::Observed;
 
@@ -36,7 +36,8 @@ fn bench() -> Bench {
 
 fn cut(bench: &mut Bench, labels: &[(&str, &str)], flip: bool) {
     let laid_out = LaidOut { labels: super::labels(labels), allocatable: BTreeMap::new(), absent: Vec::new() };
-    bench.perform(&ClusterAction::Cut { node: "n0".into(), laid_out, flip }).unwrap();
+    let over = cut_order(&bench.state.nodes["n0"].labels);
+    bench.perform(&ClusterAction::Cut { node: "n0".into(), laid_out, flip, over }).unwrap();
 }
 
 fn order(bench: &mut Bench, value: &str) {
@@ -73,7 +74,7 @@ fn the_fact_that_a_node_is_laid_out_waits_for_all_of_it() {
     let allocatable = [("nvidia.com/mig-3g.40gb".into(), 16)].into();
     let laid_out = LaidOut { labels, allocatable, absent: vec!["nvidia.com/gpu".into()] };
     let fact = Fact::LaidOut { node: "n0".into(), laid_out: laid_out.clone() };
-    bench.perform(&ClusterAction::Cut { node: "n0".into(), laid_out, flip: false }).unwrap();
+    bench.perform(&ClusterAction::Cut { node: "n0".into(), laid_out, flip: false, over: BTreeMap::new() }).unwrap();
     let mut held = 0;
     for _ in 0..60 {
         let seen = Observed { cluster: bench.state.reread(bench.now, &fact.subjects()), ..Observed::default() };
