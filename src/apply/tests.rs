@@ -59,6 +59,7 @@ fn input(world: &Fake) -> PlanInput {
         revision: None,
         only: Vec::new(),
         only_node: None,
+        defragment: false,
     }
 }
 

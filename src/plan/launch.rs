@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use rust_decimal::Decimal;
 
+use super::chosen::Claims;
 use super::drain::{Steps, step_id};
 use super::types::{WaitingOn, pool_of};
 use super::view::{Body, PoolView, SlotView, View};
@@ -46,6 +47,8 @@ pub struct Room {
     existing: BTreeMap<(PoolName, BTreeMap<String, String>), Claimable>,
     /// Zones in which a source of a pool refused somebody a moment ago.
     refusals: BTreeSet<(PoolName, u32, Zone)>,
+    /// Which of the nodes that exist the fabric gives to whom.
+    claims: Claims,
     /// A placement group does not span zones: where the first of its nodes is, or was asked for, the others go.
     pinned: BTreeMap<PoolName, Zone>,
 }
@@ -59,7 +62,7 @@ pub enum Supply {
 }
 
 impl Room {
-    pub fn new(view: &View<'_>) -> Self {
+    pub fn new(view: &View<'_>, claims: Claims) -> Self {
         let seen = &view.input.observed.cloud;
         // One that was just made says that it is pending for minutes, and that nothing is available.
         let places = |found: &ReservationSeen| match found.state {
@@ -76,6 +79,7 @@ impl Room {
             claimed: BTreeSet::new(),
             existing: BTreeMap::new(),
             refusals: BTreeSet::new(),
+            claims,
             pinned: BTreeMap::new(),
         };
         for (pool, slot) in view.slots() {
@@ -375,8 +379,15 @@ impl Room {
     ) -> Result<Supply, (WaitingOn, bool)> {
         let key = (pool.name.clone(), labels.clone());
         let claimable = self.existing.entry(key).or_insert_with(|| claimable(view, pool, labels));
+        if let Some(name) = self.claims.next(pool.name, |name| claimable.all.contains(name)) {
+            self.claimed.insert(name.clone());
+            return Ok(Supply::Claim(name));
+        }
+        if let Some(why) = self.claims.why_short(pool.name) {
+            return Err((WaitingOn::Capacity { what: why.into(), retry: None }, false));
+        }
         while let Some(name) = claimable.free.pop_front() {
-            if self.claimed.insert(name.clone()) {
+            if !self.claims.is_promised(&name, pool.name) && self.claimed.insert(name.clone()) {
                 return Ok(Supply::Claim(name));
             }
         }

@@ -1,14 +1,17 @@
 //! The fleet on its fabric: where every node hangs, what may be done with it, and which pools it suits.
 //!
-//! Reads the input and decides nothing: what follows from it is asked of `fabric`. Nodes that are there, and places of
-//! reservations that nobody uses yet, whose topology is known before anything is launched in them. Used by
-//! `tidewright place`.
+//! Reads the input and decides nothing: what follows from it is asked of `fabric`, by `chosen` for a plan and by
+//! `tidewright place` for a person. Nodes that are there, and places of reservations that nobody uses yet, whose
+//! topology is known before anything is launched in them.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::layout::misfit;
 use super::types::PlanInput;
 use super::view::{PoolView, View};
+use crate::compile::cuts::is_never_cut;
 use crate::effect::marks::{GPU_COUNT, HANDS_OFF};
 use crate::fabric::fgd::Shape;
 use crate::fabric::gang::Seat;
@@ -16,7 +19,7 @@ use crate::fabric::sources::{by_declaration, by_labels, by_network};
 use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::Standing;
-use crate::ids::{NodeName, PoolName, ReservationId};
+use crate::ids::{InstanceType, NodeName, PoolName, ReservationId, Zone};
 use crate::observed::{InstanceSeen, Market, NodeSeen, ReservationState};
 
 /// What whole GPUs are called.
@@ -33,7 +36,7 @@ pub struct Site {
     pub asks: Vec<Ask>,
     /// By pool: what there is to choose.
     pub choices: Vec<Choice>,
-    hosts: Vec<Host>,
+    pub hosts: Vec<Host>,
     /// Whether the fleet says anything about its fabric.
     pub is_known: bool,
 }
@@ -43,6 +46,8 @@ pub struct Site {
 pub struct Spot {
     pub pool: Option<u32>,
     pub standing: Position,
+    /// A machine of a cloud, which nobody gives to another pool.
+    pub launched: bool,
     pub gpus: u32,
     /// Whole GPUs that no pod asked for; of cut GPUs none.
     pub free: u32,
@@ -69,12 +74,15 @@ pub enum Position {
 }
 
 /// What can be chosen for a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Choice {
     /// Which nodes belong to it.
     Nodes,
-    /// Reservation, zone and placement group before a launch; which node serves which pool after it.
+    /// Reservation, zone and placement group before a launch; the host is the cloud's choice.
     Launches,
+    /// The very hosts: the simulator lets them be pinned.
+    Hosts,
 }
 
 /// What is gathered of one host before the tree is grown.
@@ -86,12 +94,11 @@ struct Found {
 }
 
 /// The fleet of an input on its fabric.
-pub fn site(input: &PlanInput) -> Site {
-    let view = View::new(input);
-    let standing = &*input.target.standing;
+pub fn site(view: &View<'_>) -> Site {
+    let standing = view.standing;
     let pools: Vec<&PoolView<'_>> = view.pools.values().collect();
-    let mut found = nodes(&view, &pools);
-    found.append(&mut unused(&view, &pools));
+    let mut found = nodes(view, &pools);
+    found.append(&mut unused(view, &pools));
     let levels: Vec<_> = standing.levels.iter().map(|level| level.name.clone()).collect();
     let places = found.iter().map(|one| one.place.clone()).collect();
     let (tree, notes) = Tree::grow(&levels, places);
@@ -154,6 +161,15 @@ impl Site {
         self.hosts.iter().zip(pools).map(free).collect()
     }
 
+    /// Free GPUs of the hosts that would serve if pools had these hosts: as now where nothing changes, else all of them.
+    pub fn serving_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
+        let comes = |spot: &Spot| matches!(spot.standing, Position::Free | Position::Draining);
+        let serves = self.spots.iter().zip(pools).filter(|(spot, pool)| {
+            pool.is_some() && (spot.standing == Position::Serving || (spot.pool != **pool && comes(spot)))
+        });
+        serves.map(|(spot, pool)| if spot.pool == *pool { spot.free } else { spot.gpus }).collect()
+    }
+
     /// Which pool has which host now.
     pub fn now(&self) -> Vec<Option<u32>> {
         self.spots.iter().map(|spot| spot.pool).collect()
@@ -192,15 +208,15 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
             }
         }
     }
+    let mut tastes = Tastes::new(view, pools);
     let mut found = Vec::new();
     for (name, node) in view.input.observed.cluster.nodes.seen() {
         let served = of_node.get(name).copied();
         let pool = served.map(|(pool, _)| pool);
-        let suits: Vec<bool> = (pools.iter().enumerate())
-            .map(|(at, other)| {
-                pool == u32::try_from(at).ok() || suits(view, other, node, served.and_then(|(_, seen)| seen))
-            })
-            .collect();
+        let mut suits = tastes.of(node, served.and_then(|(_, seen)| seen)).to_vec();
+        if let Some(own) = pool.and_then(|pool| suits.get_mut(pool as usize)) {
+            *own = true;
+        }
         let whole = whole(node);
         let asked = pool.and_then(|pool| pools.get(pool as usize)).map_or(0, |pool| pool.spec.shape.gpus);
         let gpus = node.labels.get(GPU_COUNT).and_then(|count| count.parse().ok()).unwrap_or(whole).max(asked);
@@ -210,7 +226,9 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
         let position = position(view, name, node, pool, suits.contains(&true));
         let used: i64 = view.harm.pods_on(name).iter().map(|pod| asked_for(&pod.requests)).sum();
         let free = whole.saturating_sub(u32::try_from(used).unwrap_or(0));
-        let spot = Spot { pool, standing: position, gpus, free, work: view.harm.work_on(name).into_iter().collect() };
+        let launched = served.is_some_and(|(_, instance)| instance.is_some());
+        let work = view.harm.work_on(name).into_iter().collect();
+        let spot = Spot { pool, standing: position, launched, gpus, free, work };
         let is_held = node.annotations.contains_key(HANDS_OFF);
         let free = match position {
             Position::Serving if is_held => Freedom::Fixed,
@@ -254,9 +272,75 @@ fn position(view: &View<'_>, name: &NodeName, node: &NodeSeen, pool: Option<u32>
     }
 }
 
-/// Whether a pool could have a node: by the labels of nodes that exist, or because it is launched from the same source.
-fn suits(view: &View<'_>, pool: &PoolView<'_>, node: &NodeSeen, instance: Option<&InstanceSeen>) -> bool {
-    let has = |source: &Source| match (source, instance) {
+/// Which pools could have a node: by the labels of nodes that exist, or because they are launched from the same source.
+/// Nodes that look alike are asked about once.
+struct Tastes<'v, 'a> {
+    pools: &'v [&'v PoolView<'a>],
+    /// By pool: the zones of its machines, and the reservation of each source.
+    launched: Vec<(Vec<Zone>, Vec<Option<ReservationId>>)>,
+    /// The labels that some pool looks at.
+    keys: Vec<&'v str>,
+    known: BTreeMap<Look, Vec<bool>>,
+}
+
+/// All of a node that pools look at.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    Existing { labels: Vec<Option<String>>, counted: Option<String>, whole: u32, uncut: bool },
+    Launched { kind: InstanceType, zone: Zone, market: Market, reservation: Option<ReservationId> },
+}
+
+impl<'v, 'a> Tastes<'v, 'a> {
+    fn new(view: &View<'_>, pools: &'v [&'v PoolView<'a>]) -> Self {
+        let reserved = |source: &Source| match source {
+            Source::Reservation(name) => super::reservations::id_of(view.input, name),
+            _ => None,
+        };
+        let launched = |pool: &&PoolView<'_>| {
+            (view.standing.zones(pool.spec), pool.spec.capacity.iter().map(reserved).collect::<Vec<_>>())
+        };
+        let sources = pools.iter().flat_map(|pool| &pool.spec.capacity);
+        let labels = sources.filter_map(|source| match source {
+            Source::Existing { labels } => Some(labels.keys().map(String::as_str)),
+            _ => None,
+        });
+        let mut keys: Vec<&str> = labels.flatten().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Self { pools, launched: pools.iter().map(launched).collect(), keys, known: BTreeMap::new() }
+    }
+
+    fn of(&mut self, node: &NodeSeen, instance: Option<&InstanceSeen>) -> &[bool] {
+        let look = match instance {
+            None => Look::Existing {
+                labels: self.keys.iter().map(|key| node.labels.get(*key).cloned()).collect(),
+                counted: node.labels.get(GPU_COUNT).cloned(),
+                whole: whole(node),
+                uncut: is_never_cut(node),
+            },
+            Some(seen) => Look::Launched {
+                kind: seen.instance_type.clone(),
+                zone: seen.zone.clone(),
+                market: seen.market,
+                reservation: seen.reservation.clone(),
+            },
+        };
+        let (pools, launched) = (self.pools, &self.launched);
+        self.known.entry(look).or_insert_with(|| {
+            let both = pools.iter().zip(launched);
+            both.map(|(pool, (zones, reserved))| suits(pool, zones, reserved, node, instance)).collect()
+        })
+    }
+}
+
+fn suits(
+    pool: &PoolView<'_>,
+    zones: &[Zone],
+    reserved: &[Option<ReservationId>],
+    node: &NodeSeen,
+    instance: Option<&InstanceSeen>,
+) -> bool {
+    let has = |(source, reserved): (&Source, &Option<ReservationId>)| match (source, instance) {
         (Source::Existing { labels }, None) => {
             labels.iter().all(|(key, value)| node.labels.get(key) == Some(value)) && misfit(pool, node).is_none()
         }
@@ -264,19 +348,15 @@ fn suits(view: &View<'_>, pool: &PoolView<'_>, node: &NodeSeen, instance: Option
         (source, Some(instance)) => {
             instance.instance_type == pool.spec.shape.instance_type
                 && match source {
-                    Source::Reservation(name) => {
-                        let id = super::reservations::id_of(view.input, name);
-                        id.is_some() && instance.reservation == id
-                    }
+                    Source::Reservation(_) => reserved.is_some() && instance.reservation == *reserved,
                     Source::OnDemand { .. } => instance.market == Market::OnDemand,
                     Source::Spot { .. } => instance.market == Market::Spot,
                     Source::Existing { .. } => false,
                 }
         }
     };
-    let zones = view.standing.zones(pool.spec);
     let in_zone = instance.is_none_or(|instance| zones.is_empty() || zones.contains(&instance.zone));
-    in_zone && pool.spec.capacity.iter().any(has)
+    in_zone && pool.spec.capacity.iter().zip(reserved).any(has)
 }
 
 /// Places of reservations in which nothing runs.
@@ -296,7 +376,8 @@ fn unused(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
             let host: NodeName = format!("{name} {number}").into();
             let place = by_network(levels, &host, &seen.network);
             let gpus = spec.shape.gpus;
-            let spot = Spot { pool: None, standing: Position::Unused, gpus, free: gpus, work: Vec::new() };
+            let spot =
+                Spot { pool: None, standing: Position::Unused, launched: false, gpus, free: gpus, work: Vec::new() };
             let free = if suits.contains(&true) { Freedom::Usable } else { Freedom::Out };
             found.push(Found { place, spot, suits: suits.clone(), free });
         }

@@ -32,6 +32,7 @@ pub fn world(now: &str, documents: &str) -> PlanInput {
         revision: None,
         only: Vec::new(),
         only_node: None,
+        defragment: false,
     }
 }
 

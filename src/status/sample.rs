@@ -102,6 +102,7 @@ pub fn input_at(now: &str) -> PlanInput {
         revision: Some("9bd0e1c4d5e6f708192a3b4c5d6e7f8091a2b3c4".into()),
         only: Vec::new(),
         only_node: None,
+        defragment: false,
     };
     compile(&mut input);
     observe(&mut input);

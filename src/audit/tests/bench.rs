@@ -158,6 +158,7 @@ impl Bench {
             revision: None,
             only: Vec::new(),
             only_node: None,
+            defragment: false,
         };
         let plan = Plan {
             id: "plan".into(),

@@ -31,7 +31,11 @@ pub fn json(shown: &Shown<'_>) -> Value {
                 "leaves": leaves.collect::<Vec<_>>(),
                 "cost": reason.cost,
                 "moves": reason.moves,
-                "chosen": match site.choices[at] { Choice::Nodes => "nodes", Choice::Launches => "launches" },
+                "chosen": match site.choices[at] {
+                    Choice::Nodes => "nodes",
+                    Choice::Launches => "launches",
+                    Choice::Hosts => "hosts",
+                },
                 "next_best": reason.next.as_ref().map(|next| json!({
                     "more": next.more, "unplaced": next.unplaced, "moves": next.moves,
                 })),
