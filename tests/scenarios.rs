@@ -118,6 +118,7 @@ scripts! {
     keep_ready_holds_through_an_edited_layout
     kueues_file_needs_a_change
     launched_and_never_listed
+    launches_name_their_hosts
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loans_edited_again_and_again

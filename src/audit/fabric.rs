@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
 use super::case::Case;
-use super::slots::recorded_before;
+use super::slots::{is_resend, launches, recorded_before};
 use crate::effect::marks::{GPU_COUNT, POOL};
 use crate::effect::{Action, LedgerChange};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::PlacementSpec;
-use crate::ids::{NodeName, PoolName, SlotId};
+use crate::ids::{HostName, NodeName, PoolName, SlotId};
 
 const REQUIRED: &str = "a level that a pool requires is not broken";
+const PINS: &str = "a launch names a host that is free";
 const APART: &str = "pools that keep apart stay apart";
 
 /// Where a node hangs, from the top; none where nobody says.
@@ -69,6 +70,13 @@ fn members(case: &Case<'_>) -> BTreeMap<PoolName, Members> {
     found
 }
 
+/// A list from the top as a path.
+fn listed(known: &[String], levels: usize) -> Path {
+    let mut path: Path = known.iter().take(levels).map(|one| Some(one.clone())).collect();
+    path.resize(levels, None);
+    path
+}
+
 /// Whether a slot's node is certainly let go before a step.
 fn is_gone(case: &Case<'_>, at: usize, slot: &SlotId) -> bool {
     !recorded_before(case, at, slot, |change| matches!(change, LedgerChange::Unclaimed { .. })).is_empty()
@@ -83,13 +91,8 @@ fn placement<'a>(case: &Case<'a>, pool: &PoolName) -> Option<(&'a PlacementSpec,
 fn path(case: &Case<'_>, node: &NodeName) -> Path {
     let standing = case.standing();
     let levels = standing.levels.len();
-    let listed = |known: &[String]| {
-        let mut path: Path = known.iter().take(levels).map(|one| Some(one.clone())).collect();
-        path.resize(levels, None);
-        path
-    };
     if let Some(declared) = &standing.declared {
-        return listed(declared.get(node.as_str()).map_or(&[][..], Vec::as_slice));
+        return listed(declared.get(node.as_str()).map_or(&[][..], Vec::as_slice), levels);
     }
     let seen = case.node(node);
     let label = |key: &str| seen.and_then(|seen| seen.labels.get(key)).filter(|value| !value.is_empty()).cloned();
@@ -98,7 +101,7 @@ fn path(case: &Case<'_>, node: &NodeName) -> Path {
         return labels;
     }
     let instance = seen.and_then(|seen| seen.instance.as_ref()).and_then(|id| case.instance(id));
-    listed(instance.map_or(&[][..], |instance| instance.network.as_slice()))
+    listed(instance.map_or(&[][..], |instance| instance.network.as_slice()), levels)
 }
 
 /// Whether two nodes share a domain of a level, as far as they say.
@@ -125,6 +128,42 @@ pub fn required_level(case: &Case<'_>, found: &mut Found) {
             }
         }
     }
+}
+
+/// The same for machines, as far as somebody knows beforehand where they will stand: by a host that is named, or by where
+/// a reservation stands. Compared by the cloud's own lists.
+pub fn required_launches(case: &Case<'_>, found: &mut Found) {
+    let mut homes: BTreeMap<&PoolName, Option<Vec<String>>> = BTreeMap::new();
+    for (_, step, request) in launches(case).filter(|(_, _, request)| !is_resend(case, request)) {
+        let pool = &request.slot.pool;
+        let Some((_, level)) = placement(case, pool).filter(|(placement, _)| placement.required) else { continue };
+        let deep = layers_down_to(case, level);
+        let host = request.host.as_ref().and_then(|name| case.seen().cloud.hosts.get(name));
+        let reserved = request.reservation.as_ref().and_then(|id| case.reservation(id));
+        let network = host.map(|host| &host.network).or(reserved.map(|seen| &seen.network));
+        let Some(own) = network.and_then(|network| network.get(..deep)) else { continue };
+        let home = homes.entry(pool).or_insert_with(|| stands(case, pool, deep)).get_or_insert_with(|| own.to_vec());
+        if own != home.as_slice() {
+            let level = &case.standing().levels[level].name;
+            found.step(REQUIRED, &step.id, format!("it would stand in another {level} than the rest of {pool}"));
+        }
+    }
+}
+
+/// How many of the cloud's network nodes a level takes from the top.
+fn layers_down_to(case: &Case<'_>, level: usize) -> usize {
+    let label = case.standing().levels[level].node_label.as_deref().unwrap_or_default();
+    let named = label.rsplit_once("network-node-layer-").and_then(|(_, number)| number.parse().ok());
+    named.unwrap_or(level + 1)
+}
+
+/// Below which network nodes all machines of a pool stand that are told of; none where they do not agree.
+fn stands(case: &Case<'_>, pool: &PoolName, deep: usize) -> Option<Vec<String>> {
+    let slots = case.pool_ledger(pool).into_iter().flat_map(|pool| pool.slots.values());
+    let machines = slots.filter_map(|slot| case.instance(slot.instance.as_ref()?));
+    let mut networks = machines.filter(|seen| seen.state.is_live()).filter_map(|seen| seen.network.get(..deep));
+    let first = networks.next()?;
+    networks.all(|other| other == first).then(|| first.to_vec())
 }
 
 /// A claim brings two pools together that were apart only where there is no other node to be had; and never where the
@@ -190,6 +229,22 @@ fn has_another(case: &Case<'_>, pool: &PoolName, near: impl Fn(&Path) -> bool) -
         let is_idle = case.pods.on(name).next().is_none() && case.slot_of_node(name).is_none();
         is_free && is_idle && fits && !is_kept(name) && carries(case, pool, name) && !near(&path(case, name))
     })
+}
+
+/// A host that a launch names is one that the cloud told of, for the same machine and place, and named once.
+pub fn pins(case: &Case<'_>, found: &mut Found) {
+    let mut named: BTreeSet<&HostName> = BTreeSet::new();
+    for (_, step, request) in launches(case).filter(|(_, _, request)| !is_resend(case, request)) {
+        let Some(name) = &request.host else { continue };
+        let fits = case.seen().cloud.hosts.get(name).is_some_and(|host| {
+            host.instance_type == request.instance_type
+                && host.zone == request.zone
+                && host.reservation == request.reservation
+        });
+        if !fits || !named.insert(name) {
+            found.step(PINS, &step.id, format!("{name} is not free for it"));
+        }
+    }
 }
 
 /// Who should be apart from a pool, on which level, and whether that is an order.

@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
 fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let session = Session::open(&arguments.directory.directory, Access::Look)?;
     let input = session.input(&Options::default())?;
-    let site = site(&View::new(&input));
+    let site = site(&View::new(&input), false);
     match arguments.gpus {
         Some(gpus) => gang(arguments, common, &input, &site, gpus),
         None => Ok(pools(arguments, common, &input, &site)),

@@ -8,6 +8,7 @@
 //! so what is left of a change is cheaper than the whole, and is chosen again.
 
 mod bargains;
+mod homes;
 mod report;
 mod scene;
 mod short;
@@ -23,7 +24,8 @@ use super::view::View;
 use crate::fabric::reasons::{Reason, reasons};
 use crate::fabric::state::with_hosts;
 use crate::fabric::{Placement, Prices, Problem};
-use crate::ids::{NodeName, PoolName, SlotId};
+use crate::ids::{HostName, LevelName, NodeName, PoolName, ReservationId, SlotId, Zone};
+use crate::observed::HostSeen;
 use scene::Scene;
 
 /// What the fabric says about nodes that exist.
@@ -46,6 +48,10 @@ pub struct Claims {
     promised: BTreeMap<NodeName, PoolName>,
     /// Pools whose required level has no room for all of them, with what would help.
     short: BTreeMap<PoolName, String>,
+    /// Hosts that launches of a pool should name.
+    pins: BTreeMap<PoolName, VecDeque<HostName>>,
+    /// Of pools that require a level and are launched: the level, and the network nodes down to it that they stand below.
+    homes: BTreeMap<PoolName, (LevelName, Vec<String>)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,10 +78,11 @@ impl Chosen {
         if view.standing.levels.is_empty() || view.input.only_node.is_some() || !is_whole {
             return Self::default();
         }
-        let mut scene = Scene::new(view, site(view));
+        let mut scene = Scene::new(view, site(view, true));
         let to = scene.decided();
         let mut chosen = Self::default();
         chosen.claims.short = short::short(&scene, &to);
+        chosen.claims.homes = homes::homes(view);
         for (at, pool) in to.iter().enumerate() {
             chosen.note(&scene, &to, at, *pool);
         }
@@ -102,6 +109,10 @@ impl Chosen {
                         let what =
                             format!("a place that pool/{other}, which it should be apart from, is about to leave");
                         self.claims.short.insert(next, what);
+                        return;
+                    }
+                    if scene.is_told(at) {
+                        self.claims.pins.entry(next).or_default().push_back(HostName::from(name.as_str()));
                         return;
                     }
                     self.claims.promised.insert(name.clone(), next.clone());
@@ -147,6 +158,26 @@ impl Claims {
         self.promised.get(node).is_some_and(|to| to != pool)
     }
 
+    /// The host that a launch should name, of those in this zone and reservation.
+    pub fn pin(
+        &mut self,
+        pool: &PoolName,
+        hosts: &BTreeMap<HostName, HostSeen>,
+        zone: &Zone,
+        reservation: Option<&ReservationId>,
+    ) -> Option<HostName> {
+        let pins = self.pins.get_mut(pool)?;
+        let fits = |host: &HostSeen| host.zone == *zone && host.reservation.as_ref() == reservation;
+        let at = pins.iter().position(|name| hosts.get(name).is_some_and(fits))?;
+        pins.remove(at)
+    }
+
+    /// The level that would be broken by a machine below these network nodes, as far as they say.
+    pub fn elsewhere(&self, pool: &PoolName, network: &[String]) -> Option<&LevelName> {
+        let (level, home) = self.homes.get(pool)?;
+        (network.len() >= home.len() && network[..home.len()] != home[..]).then_some(level)
+    }
+
     /// Why a pool gets no more nodes, where its level is required.
     pub fn why_short(&self, pool: &PoolName) -> Option<&str> {
         self.short.get(pool).map(String::as_str)
@@ -158,7 +189,7 @@ pub fn drawn(view: &View<'_>) -> Option<Drawn> {
     if view.standing.levels.is_empty() {
         return None;
     }
-    let mut scene = Scene::new(view, site(view));
+    let mut scene = Scene::new(view, site(view, false));
     let to = scene.decided();
     let problem = scene.problem();
     let state = with_hosts(&problem, &to);

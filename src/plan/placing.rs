@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::misfit;
 use super::types::PlanInput;
-use super::view::{PoolView, View};
+use super::view::{Body, PoolView, View};
 use crate::compile::cuts::is_never_cut;
 use crate::effect::marks::{GPU_COUNT, HANDS_OFF};
 use crate::fabric::fgd::Shape;
 use crate::fabric::gang::Seat;
-use crate::fabric::sources::{by_declaration, by_labels, by_network};
+use crate::fabric::sources::{by_declaration, by_labels, by_layers};
 use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::Standing;
@@ -71,6 +71,8 @@ pub enum Position {
     Unused,
     /// Somebody else's.
     Foreign,
+    /// A host of the cloud that a launch may name.
+    Offered,
 }
 
 /// What can be chosen for a pool.
@@ -93,12 +95,15 @@ struct Found {
     free: Freedom,
 }
 
-/// The fleet of an input on its fabric.
-pub fn site(view: &View<'_>) -> Site {
+/// The fleet of an input on its fabric, with the hosts that a launch may name or without.
+pub fn site(view: &View<'_>, with_offers: bool) -> Site {
     let standing = view.standing;
     let pools: Vec<&PoolView<'_>> = view.pools.values().collect();
     let mut found = nodes(view, &pools);
     found.append(&mut unused(view, &pools));
+    if with_offers {
+        found.append(&mut offered(view, &pools));
+    }
     let levels: Vec<_> = standing.levels.iter().map(|level| level.name.clone()).collect();
     let places = found.iter().map(|one| one.place.clone()).collect();
     let (tree, notes) = Tree::grow(&levels, places);
@@ -117,7 +122,7 @@ pub fn site(view: &View<'_>) -> Site {
     let asks = (0..pools.len()).map(|at| ask(&tree, &pools, at, suits.iter().map(|(_, suits)| suits[at]).collect()));
     Site {
         asks: asks.collect(),
-        choices: pools.iter().map(|pool| choice(pool)).collect(),
+        choices: pools.iter().map(|pool| choice(view, pool)).collect(),
         pools: pools.iter().map(|pool| pool.name.clone()).collect(),
         is_known: !levels.is_empty(),
         tree,
@@ -163,7 +168,9 @@ impl Site {
 
     /// Free GPUs of the hosts that would serve if pools had these hosts: as now where nothing changes, else all of them.
     pub fn serving_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
-        let comes = |spot: &Spot| matches!(spot.standing, Position::Free | Position::Draining);
+        let comes = |spot: &Spot| {
+            matches!(spot.standing, Position::Free | Position::Draining | Position::Unused | Position::Offered)
+        };
         let serves = self.spots.iter().zip(pools).filter(|(spot, pool)| {
             pool.is_some() && (spot.standing == Position::Serving || (spot.pool != **pool && comes(spot)))
         });
@@ -192,9 +199,17 @@ fn ask(tree: &Tree, pools: &[&PoolView<'_>], at: usize, suits: Vec<bool>) -> Ask
     }
 }
 
-fn choice(pool: &PoolView<'_>) -> Choice {
+fn choice(view: &View<'_>, pool: &PoolView<'_>) -> Choice {
     let is_there = |source: &Source| matches!(source, Source::Existing { .. });
-    if pool.spec.capacity.iter().all(is_there) { Choice::Nodes } else { Choice::Launches }
+    let told = || view.input.observed.cloud.hosts.values();
+    let placed = pool.spec.placement.as_ref().is_some_and(|placement| placement.together.is_some());
+    if pool.spec.capacity.iter().all(is_there) {
+        Choice::Nodes
+    } else if placed && told().any(|host| host.instance_type == pool.spec.shape.instance_type) {
+        Choice::Hosts
+    } else {
+        Choice::Launches
+    }
 }
 
 /// Nodes of the cluster that serve a pool, could serve one, or have GPUs.
@@ -246,12 +261,17 @@ fn place(standing: &Standing, name: &NodeName, node: &NodeSeen, instance: Option
     if let Some(declared) = &standing.declared {
         return by_declaration(levels, name, declared);
     }
-    let keys: Vec<Option<&str>> = standing.levels.iter().map(|level| level.node_label.as_deref()).collect();
+    let keys = keys(standing);
     let labelled = by_labels(&keys, name, &node.labels);
     match instance {
-        Some(instance) => labelled.or(by_network(levels, name, &instance.network)),
+        Some(instance) => labelled.or(by_layers(&keys, name, &instance.network)),
         None => labelled,
     }
+}
+
+/// The label of each level, where it has one.
+fn keys(standing: &Standing) -> Vec<Option<&str>> {
+    standing.levels.iter().map(|level| level.node_label.as_deref()).collect()
 }
 
 fn position(view: &View<'_>, name: &NodeName, node: &NodeSeen, pool: Option<u32>, suits: bool) -> Position {
@@ -361,20 +381,26 @@ fn suits(
 
 /// Places of reservations in which nothing runs.
 fn unused(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
-    let levels = view.standing.levels.len();
+    let keys = keys(view.standing);
     let mut found = Vec::new();
     for (name, spec) in &view.standing.reservations {
         let id: Option<ReservationId> = super::reservations::id_of(view.input, name);
-        let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
-        let Some(seen) = seen.filter(|seen| seen.state == ReservationState::Active) else { continue };
+        let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get_key_value(&id));
+        let active = seen.filter(|(_, seen)| seen.state == ReservationState::Active);
+        let Some((seen_id, seen)) = active else { continue };
         let takes = |pool: &&PoolView<'_>| {
             let has = |source: &Source| matches!(source, Source::Reservation(held) if held == name);
             pool.spec.capacity.iter().any(has)
         };
         let suits: Vec<bool> = pools.iter().map(takes).collect();
+        let hosts = &view.input.observed.cloud.hosts;
+        let mut told = hosts.iter().filter(|(_, host)| host.reservation.as_ref() == Some(seen_id));
         for number in 1..=seen.available {
-            let host: NodeName = format!("{name} {number}").into();
-            let place = by_network(levels, &host, &seen.network);
+            let (host, network) = match told.next() {
+                Some((name, host)) => (NodeName::from(name.as_str()), &host.network),
+                None => (format!("{name} {number}").into(), &seen.network),
+            };
+            let place = by_layers(&keys, &host, network);
             let gpus = spec.shape.gpus;
             let spot =
                 Spot { pool: None, standing: Position::Unused, launched: false, gpus, free: gpus, work: Vec::new() };
@@ -383,6 +409,52 @@ fn unused(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
         }
     }
     found
+}
+
+/// Free hosts that a launch by the hour may name, for pools that lack more than their reservations have left: in the zone
+/// in which they are, or in their first.
+fn offered(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
+    let hosts = &view.input.observed.cloud.hosts;
+    let keys = keys(view.standing);
+    let zones: Vec<Option<Zone>> =
+        pools.iter().map(|pool| bought_in(view, pool).filter(|_| !hosts.is_empty())).collect();
+    let mut found = Vec::new();
+    for (name, host) in hosts.iter().filter(|(_, host)| host.reservation.is_none()) {
+        let suits = |(pool, zone): (&&PoolView<'_>, &Option<Zone>)| {
+            zone.as_ref() == Some(&host.zone) && pool.spec.shape.instance_type == host.instance_type
+        };
+        let suits: Vec<bool> = pools.iter().zip(&zones).map(suits).collect();
+        let Some(gpus) = suits.iter().position(|suits| *suits).map(|at| pools[at].spec.shape.gpus) else { continue };
+        let place = by_layers(&keys, &NodeName::from(name.as_str()), &host.network);
+        let standing = Position::Offered;
+        let spot = Spot { pool: None, standing, launched: false, gpus, free: gpus, work: Vec::new() };
+        found.push(Found { place, spot, suits, free: Freedom::Usable });
+    }
+    found
+}
+
+/// The zone in which a pool's next machines are bought by the hour, if some are.
+fn bought_in(view: &View<'_>, pool: &PoolView<'_>) -> Option<Zone> {
+    pool.spec.placement.as_ref()?.together.as_ref()?;
+    let empty = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
+    let mut left = 0;
+    for source in &pool.spec.capacity {
+        match source {
+            Source::Reservation(name) => {
+                let id = super::reservations::id_of(view.input, name);
+                let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
+                left += seen.map_or(0, |seen| seen.available as usize);
+            }
+            Source::OnDemand { .. } | Source::Spot { .. } if empty > left => break,
+            _ => {}
+        }
+    }
+    let by_the_hour = |source: &Source| matches!(source, Source::OnDemand { .. } | Source::Spot { .. });
+    if empty <= left || !pool.spec.capacity.iter().any(by_the_hour) {
+        return None;
+    }
+    let there = pool.slots.iter().find_map(|slot| slot.instance.map(|(_, seen)| seen.zone.clone()));
+    there.or_else(|| super::launch::zones(view, pool).into_iter().next())
 }
 
 /// The GPUs that a node shows whole.

@@ -49,6 +49,7 @@ pub fn nothing(at: Timestamp) -> Observed {
             groups: read(at),
             templates: read(at),
             spot_prices: read(at),
+            hosts: Default::default(),
         },
         cluster: ClusterSeen {
             nodes: read(at),

@@ -323,6 +323,7 @@ pub fn empty_plan() -> Plan {
         notes: Vec::new(),
         cost: Cost::default(),
         left_out: Vec::new(),
+        stands: None,
     }
 }
 
@@ -394,6 +395,7 @@ pub fn launch(pool: &str, index: u32, generation: u32, reservation: Option<&str>
         template_digest: "t1".into(),
         group: None,
         source: 0,
+        host: None,
     }))
 }
 

@@ -8,7 +8,7 @@ use crate::fabric::reasons::Reason;
 use crate::fabric::slots::free_slots;
 use crate::fabric::state::{State, with_hosts};
 use crate::fabric::{Freedom, Host};
-use crate::plan::placing::{Site, shapes};
+use crate::plan::placing::{Position, Site, shapes};
 use crate::plan::stands::{Bargain, Fragmented, LevelSlots, Next, NodeMove, PoolStands, Stands, Where};
 
 pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reasons: &[Reason]) -> Stands {
@@ -22,7 +22,7 @@ pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reas
     Stands {
         levels: site.tree.levels.clone(),
         pools,
-        slots: slots(site, &scene.hosts, &shown, to),
+        slots: slots(scene, &shown, to),
         fragmented: fragmented(scene, &shown, to),
         bargains: told(scene, state, &shown, to),
         odd: site.notes.clone(),
@@ -110,12 +110,17 @@ fn slower(site: &Site, state: &State<'_>, pool: usize) -> Option<u32> {
     (hundredths > 100.0 && hundredths < f64::from(u32::MAX)).then_some(hundredths as u32)
 }
 
-fn slots(site: &Site, hosts: &[Host], now: &[Option<u32>], to: &[Option<u32>]) -> Vec<LevelSlots> {
+fn slots(scene: &Scene<'_, '_>, now: &[Option<u32>], to: &[Option<u32>]) -> Vec<LevelSlots> {
+    let site = &scene.site;
+    // What is only on offer is nobody's.
+    let is_ours = |at: usize| site.spots[at].standing != Position::Offered;
     let free = |pools: &[Option<u32>]| -> Vec<u32> {
-        let free = |(host, pool): (&Host, &Option<u32>)| {
-            if pool.is_none() && host.free == Freedom::Usable { host.gpus } else { 0 }
+        let is_free = |at: usize| {
+            let standing = site.spots[at].standing;
+            is_ours(at) && (scene.hosts[at].free == Freedom::Usable || standing == Position::Unused)
         };
-        hosts.iter().zip(pools).map(free).collect()
+        let free = |at: usize| if pools[at].is_none() && is_free(at) { scene.hosts[at].gpus } else { 0 };
+        (0..pools.len()).map(free).collect()
     };
     let (before, after) = (free_slots(&site.tree, &free(now)), free_slots(&site.tree, &free(to)));
     let both = before.into_iter().zip(after);

@@ -12,9 +12,9 @@ use crate::fabric::{Ask, Freedom, Host, Problem};
 use crate::fleet::policy::ConditionStatus;
 use crate::fleet::pool::Source;
 use crate::fleet::updates::When;
-use crate::ids::{NodeName, PoolName};
+use crate::ids::{HostName, NodeName, PoolName};
 use crate::observed::NodeSeen;
-use crate::plan::placing::{Position, Site};
+use crate::plan::placing::{Choice, Position, Site};
 use crate::plan::view::{Body, PoolView, SlotView, View};
 use crate::plan::wish::{Wish, wish};
 use crate::plan::{drain, health};
@@ -77,7 +77,7 @@ impl<'v, 'a> Scene<'v, 'a> {
     }
 
     /// The pool, its level, and the domain that has most of its nodes.
-    fn home(&self, pool: usize) -> Option<(usize, usize, u32)> {
+    pub fn home(&self, pool: usize) -> Option<(usize, usize, u32)> {
         let ask = &self.asks[pool];
         let level = ask.together.filter(|_| ask.required)?;
         let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
@@ -124,8 +124,23 @@ impl<'v, 'a> Scene<'v, 'a> {
         mark.is_some_and(|mark| mark.why == "replace") && !self.site.spots[at].launched
     }
 
+    /// Whether a host is what a pool asks for, wherever it hangs and whoever has it.
+    pub fn could_have(&self, pool: usize, at: usize) -> bool {
+        self.site.asks[pool].suits[self.site.hosts[at].class as usize]
+    }
+
+    /// A host that a launch may name.
+    pub fn is_told(&self, at: usize) -> bool {
+        let is_empty = matches!(self.site.spots[at].standing, Position::Unused | Position::Offered);
+        is_empty
+            && self.view.input.observed.cloud.hosts.contains_key(&HostName::from(self.site.tree.hosts[at].as_str()))
+    }
+
     fn freedom(&self, at: usize, moves_work: bool) -> Freedom {
         let (spot, name) = (&self.site.spots[at], &self.site.tree.hosts[at]);
+        if self.is_told(at) {
+            return Freedom::Usable;
+        }
         let Some(node) = self.node(at) else { return Freedom::Out };
         let Some((pool, slot)) = self.slots[at] else {
             let is_free = spot.standing == Position::Free && !node.labels.contains_key(POOL);
@@ -158,7 +173,10 @@ impl<'v, 'a> Scene<'v, 'a> {
                 *wanted.entry(pool.name).or_default() += 1;
             }
         }
-        for pool in self.view.pools.values().filter(|pool| claims(pool)) {
+        let is_pinned: BTreeMap<&PoolName, bool> =
+            self.site.pools.iter().zip(self.site.choices.iter().map(|choice| *choice == Choice::Hosts)).collect();
+        let gets = |pool: &&PoolView<'_>| claims(pool) || is_pinned.get(pool.name).copied().unwrap_or(false);
+        for pool in self.view.pools.values().filter(gets) {
             let empty = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
             *wanted.entry(pool.name).or_default() += u32::try_from(empty).unwrap_or(u32::MAX);
         }
@@ -184,7 +202,7 @@ impl<'v, 'a> Scene<'v, 'a> {
             let is_admitted = (0..pools.len())
                 .filter(suits)
                 .all(|pool| asked[pool].iter().all(|kind| node.is_some_and(|node| shows(node, kind))));
-            match is_admitted && !self.is_busy(at) {
+            match self.is_told(at) || (is_admitted && !self.is_busy(at)) {
                 true => (0..pools.len()).filter(suits).for_each(|pool| good[pool] += 1),
                 false => second.push(at),
             }

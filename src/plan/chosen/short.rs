@@ -37,7 +37,7 @@ fn words(scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, ask: &Ask, level:
         .map(|domain| {
             let hosts = domain.hosts.start as usize..domain.hosts.end as usize;
             let (mut room, mut others) = (0, Vec::new());
-            for host in hosts.filter(|host| ask.suits[scene.hosts[*host].class as usize]) {
+            for host in hosts.filter(|host| scene.could_have(at, *host)) {
                 let is_free = to[host].is_none() && scene.hosts[host].free == Freedom::Usable;
                 if is(to[host], at) || is_free { room += 1 } else { others.push(host) }
             }
@@ -45,7 +45,21 @@ fn words(scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, ask: &Ask, level:
         })
         .collect();
     let asks = format!("{} in one {level_name}, which its placement requires", nodes(wanted));
-    let enough = domains.iter().filter(|one| one.room + one.others.len() >= wanted);
+    if let Some(home) = scene.home(at).map(|(_, _, home)| &domains[home as usize])
+        && home.room + home.others.len() < wanted
+    {
+        let (has, name) = (home.room + home.others.len(), home.name);
+        let most = domains.iter().find(|one| one.room + one.others.len() >= wanted);
+        let move_on =
+            most.map(|one| format!("; {} could hold all of them, if it let its nodes go first: `nodes: 0`", one.name));
+        let hosts = if has == 1 { "host" } else { "hosts" };
+        return format!(
+            "{asks}: it is in {name}, which has {has} {hosts} that it may have: write `nodes: {has}`{}",
+            move_on.unwrap_or_default()
+        );
+    }
+    let is_home = |one: &Domain<'_>| scene.home(at).is_none_or(|(_, _, home)| domains[home as usize].name == one.name);
+    let enough = domains.iter().filter(|one| one.room + one.others.len() >= wanted && is_home(one));
     if let Some(nearest) = enough.min_by_key(|one| (wanted.saturating_sub(one.room), one.name)) {
         let short = wanted.saturating_sub(nearest.room);
         let (room, name) = (nearest.room, nearest.name);

@@ -95,6 +95,7 @@ pub(super) fn position(position: Position) -> &'static str {
         Position::Sick => "sick",
         Position::Unused => "reserved, unused",
         Position::Foreign => "somebody else's",
+        Position::Offered => "on offer",
     }
 }
 

@@ -144,7 +144,7 @@ fn cell(spot: &Spot) -> String {
 /// What is the matter, in one sign.
 fn sign(standing: Position) -> &'static str {
     match standing {
-        Position::Serving | Position::Free | Position::Foreign => "",
+        Position::Serving | Position::Free | Position::Foreign | Position::Offered => "",
         Position::Cordoned => "/",
         Position::Draining => "↓",
         Position::Sick => "×",
