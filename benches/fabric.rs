@@ -33,10 +33,19 @@ fn main() {
     crowded(&mut broken);
     println!();
     openb::run(&mut broken);
+    if let Some(peak) = peak() {
+        println!("\npeak of memory of all of this: {peak}");
+    }
     if !broken.is_empty() {
         broken.iter().for_each(|one: &String| println!("over the promise: {one}"));
         std::process::exit(1);
     }
+}
+
+/// What the system says that this process had at most, where it says so.
+fn peak() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| Some(line.strip_prefix("VmHWM:")?.trim().to_string()))
 }
 
 fn quality(broken: &mut Vec<String>) {

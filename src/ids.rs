@@ -88,6 +88,8 @@ names! {
     Revision;
     /// A node of the cluster, by its host name.
     NodeName;
+    /// A place for one machine in a cloud, where that tells of it.
+    HostName;
     /// A Kueue ClusterQueue.
     ClusterQueueName;
     /// A Kueue Cohort.

@@ -31,6 +31,8 @@ pub struct Options {
     pub only: Vec<Thing>,
     /// Only what concerns this node.
     pub only_node: Option<NodeName>,
+    /// Nodes with work move too, where the fabric is better used for it.
+    pub defragment: bool,
     /// The git revision of the documents.
     pub revision: Option<String>,
 }
@@ -91,6 +93,7 @@ pub async fn input(
         revision: options.revision.clone(),
         only: options.only.clone(),
         only_node: options.only_node.clone(),
+        defragment: options.defragment,
     })
 }
 

@@ -140,6 +140,7 @@ stories! {
         maintained
         moved_between_pools
         never_joined
+        places_changed
         quarantined
         quota_edited
         replaced

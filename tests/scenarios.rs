@@ -67,6 +67,7 @@ scripts! {
     cut_follows_its_file
     dead_node_is_replaced
     declared_fabric_is_written_to_its_nodes
+    defragment_moves_work_that_pays
     deleted_borrower_gives_back
     deleted_document_is_forgotten
     deleted_pool_waits_for_its_last_launch
@@ -85,6 +86,7 @@ scripts! {
     existing_node_disappears
     existing_nodes_are_claimed_and_released
     fabric_change_disturbs_nobody
+    fabric_chooses_existing_nodes
     fabric_gets_another_level
     finished_work_is_not_resumed
     first_fill
@@ -117,6 +119,7 @@ scripts! {
     keep_ready_holds_through_an_edited_layout
     kueues_file_needs_a_change
     launched_and_never_listed
+    launches_name_their_hosts
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loans_edited_again_and_again
@@ -131,6 +134,7 @@ scripts! {
     mig_manager_hangs
     missed_turn_is_no_roll_out
     node_of_other_hardware_is_not_claimed
+    nodes_change_places_when_that_pays
     not_approved_is_not_begun
     not_approved_is_not_done
     notice_under_a_freeze
@@ -159,6 +163,7 @@ scripts! {
     rename_takes_the_freeze_along
     rename_waits_for_an_answer
     replace_in_a_full_reservation
+    required_level_has_no_room
     resend_into_a_hidden_reservation
     reservation_is_given_back_empty
     reservation_shrinks_under_its_nodes

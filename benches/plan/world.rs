@@ -231,6 +231,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
         revision: Some("0123456789abcdef".into()),
         only: Vec::new(),
         only_node: None,
+        defragment: false,
     }
 }
 

@@ -38,6 +38,7 @@ fn plan(steps: Vec<Step>) -> Audited {
         notes: Vec::new(),
         cost: Cost::default(),
         left_out: Vec::new(),
+        stands: None,
     })
 }
 
@@ -59,6 +60,7 @@ fn input(world: &Fake) -> PlanInput {
         revision: None,
         only: Vec::new(),
         only_node: None,
+        defragment: false,
     }
 }
 
@@ -123,6 +125,7 @@ fn request(index: u32, generation: u32) -> LaunchRequest {
         template_digest: "t1".into(),
         group: None,
         source: 3,
+        host: None,
     }
 }
 

@@ -16,6 +16,7 @@ mod case;
 mod dag;
 mod drain;
 mod evict;
+mod fabric;
 mod layouts;
 mod memory;
 mod money;
@@ -99,6 +100,10 @@ const LAWS: &[Law] = &[
     slots::request_is_exact,
     slots::renamed_first,
     slots::one_node_a_slot,
+    fabric::required_level,
+    fabric::required_launches,
+    fabric::apart,
+    fabric::pins,
     admission::admitted,
     capacity::reservations_hold_it,
     capacity::reservations_are_ours,

@@ -25,7 +25,7 @@ const ONCE: &str = "a gang moves once for an update";
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 fn is_update(reason: &Reason) -> bool {
-    matches!(reason, Reason::Outdated | Reason::Overfull { .. } | Reason::Layout { .. })
+    matches!(reason, Reason::Outdated | Reason::Overfull { .. } | Reason::Layout { .. } | Reason::Fabric { .. })
 }
 
 /// The nodes that are out for an update, by this plan or before it. A gang goes whole: one that is wider than the pool

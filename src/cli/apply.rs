@@ -44,6 +44,9 @@ pub struct Arguments {
     /// What was approved: a saved plan, or the digest of a plan
     #[arg(long, value_name = "FILE|DIGEST", conflicts_with = "saved")]
     approved: Option<String>,
+    /// Also empty nodes with work, where that buys shorter ways or large free slots on the fabric
+    #[arg(long, conflicts_with = "saved")]
+    defragment: bool,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -108,7 +111,8 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
         super::plan::known(&session.fleet, thing).map_err(|why| fail(&why))?;
     }
     let only = saved.as_ref().map_or(&arguments.target, |saved| &saved.only);
-    let options = Options { only: only.clone(), ..Options::default() };
+    let defragment = saved.as_ref().map_or(arguments.defragment, |saved| saved.defragment);
+    let options = Options { only: only.clone(), defragment, ..Options::default() };
     let input = session.input(&options)?;
     let (made, _) = judged(&input)?;
     if let Some(saved) = &saved {

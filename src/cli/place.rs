@@ -5,17 +5,20 @@ use rust_decimal::prelude::ToPrimitive;
 use super::plan::near;
 use super::session::{Access, Session};
 use super::{BLOCKED, CHANGES, Common, DONE, Directory, Output, fail, json, print};
+use crate::fabric::Placement;
 use crate::fabric::collective::Links;
+use crate::fabric::fgd::lost_of;
 use crate::fabric::gang::{Answer, Gang, ask};
 use crate::fabric::reasons::reasons;
 use crate::fabric::search::solve;
 use crate::fabric::state::settle;
-use crate::fabric::{Placement, fgd};
 use crate::fleet::standing::NodeShape;
 use crate::hardware::catalogue;
 use crate::ids::LevelName;
 use crate::plan::PlanInput;
-use crate::plan::placing::{Position, Site, shapes, site};
+use crate::plan::chosen::{Drawn, drawn};
+use crate::plan::placing::{Site, shapes, site};
+use crate::plan::view::View;
 use crate::render::fabric::{self, Shown};
 use crate::round::Options;
 
@@ -64,7 +67,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
 fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let session = Session::open(&arguments.directory.directory, Access::Look)?;
     let input = session.input(&Options::default())?;
-    let site = site(&input);
+    let site = site(&View::new(&input), false);
     match arguments.gpus {
         Some(gpus) => gang(arguments, common, &input, &site, gpus),
         None => Ok(pools(arguments, common, &input, &site)),
@@ -81,7 +84,7 @@ fn pools(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site)
         site,
         placement: &placement,
         reasons: &reasons,
-        fragmented: fragmented(input, site),
+        fragmented: lost_of(&site.serving_gpus(&site.now()), &shapes(input)),
         verbose: arguments.verbose,
     };
     print(&match common.output {
@@ -91,6 +94,23 @@ fn pools(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site)
         _ => fabric::human(&shown),
     });
     if shown.moves().is_empty() { DONE } else { CHANGES }
+}
+
+/// The map of a plan: how it is, and what would change.
+pub fn map(input: &PlanInput, output: Output) -> Result<String, u8> {
+    let view = View::new(input);
+    let Some(Drawn { site, placement, reasons }) = drawn(&view) else {
+        return Err(fail("the fleet says nothing about its fabric: add `fabric` with its levels to the Fleet"));
+    };
+    let shown = Shown {
+        fleet: input.target.standing.fleet.as_str(),
+        site: &site,
+        placement: &placement,
+        reasons: &reasons,
+        fragmented: lost_of(&site.serving_gpus(&site.now()), &shapes(input)),
+        verbose: false,
+    };
+    Ok(if output == Output::Svg { fabric::svg(&shown) } else { fabric::html(&shown) })
 }
 
 fn gang(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site, gpus: u32) -> Result<u8, u8> {
@@ -137,20 +157,4 @@ fn links(shape: &NodeShape) -> Links {
         inside: inside.unwrap_or(Links::USUAL.inside),
         outside: outside.filter(|outside| *outside > 0.0).unwrap_or(Links::USUAL.outside),
     }
-}
-
-/// What of the free GPUs on serving nodes the work that is seen cannot use.
-fn fragmented(input: &PlanInput, site: &Site) -> Option<(f64, f64)> {
-    let shapes = shapes(input);
-    if shapes.is_empty() {
-        return None;
-    }
-    let serving = site.spots.iter().filter(|spot| spot.standing == Position::Serving);
-    let rooms = serving.map(|spot| fgd::Room { cpu_milli: 0, gpus: vec![1_000; spot.free as usize], model: 0 });
-    let (mut lost, mut free) = (0.0, 0.0);
-    for room in rooms {
-        lost += fgd::fragmented(&room, &shapes);
-        free += room.gpus.iter().map(|gpu| f64::from(*gpu)).sum::<f64>();
-    }
-    Some((lost, free))
 }

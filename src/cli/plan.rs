@@ -21,6 +21,8 @@ Examples:
   tidewright plan --at 2026-11-01T19:55        as it would be at that time
   tidewright plan --out plan.json              save it, for `tidewright apply DIR plan.json`
   tidewright plan --output markdown            for a comment on a pull request
+  tidewright plan --defragment                 with drains and moves that pay for themselves on the fabric
+  tidewright plan --output html > map.html     the fabric as a map, with what would change
 
 Exit codes: 0 no changes, 1 error, 2 changes, 3 something is wanted and all of it is held.")]
 pub struct Arguments {
@@ -38,6 +40,9 @@ pub struct Arguments {
     /// Only this part: pool/NAME, reservation/NAME, quota/NAME or tide/NAME; may be repeated
     #[arg(long, value_name = "PART", value_parser = part)]
     target: Vec<Thing>,
+    /// Also empty nodes with work, where that buys shorter ways or large free slots on the fabric
+    #[arg(long)]
+    defragment: bool,
     /// Every step and every name
     #[arg(long)]
     verbose: bool,
@@ -48,7 +53,8 @@ pub fn part(text: &str) -> Result<Thing, String> {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> u8 {
-    if let Err(code) = common.one_of("plan", &[Output::Human, Output::Json, Output::Markdown]) {
+    let known = [Output::Human, Output::Json, Output::Markdown, Output::Svg, Output::Html];
+    if let Err(code) = common.one_of("plan", &known) {
         return code;
     }
     show(arguments, common).unwrap_or_else(|code| code)
@@ -71,7 +77,8 @@ fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     if at.is_some() && arguments.out.is_some() {
         return Err(fail("--out saves a plan for `apply`, which works now: leave --at away, or --out"));
     }
-    let input = session.input(&Options { at, only: arguments.target.clone(), ..Options::default() })?;
+    let (only, defragment) = (arguments.target.clone(), arguments.defragment);
+    let input = session.input(&Options { at, only, defragment, ..Options::default() })?;
     if let Some(path) = &arguments.save_input {
         write(path, &super::replay::save(&input, &session.directory, at.is_none()))?;
     }
@@ -81,7 +88,10 @@ fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
         talk(&format!("Saved. To carry out exactly this: tidewright apply {} {}", session.directory, path.display()));
     }
     let shown = Shown { input: &input, plan: &made, directory: &session.directory, is_now: at.is_none() };
-    tell(&shown, arguments.verbose, common.output);
+    match common.output {
+        Output::Svg | Output::Html => print(&super::place::map(&input, common.output)?),
+        output => tell(&shown, arguments.verbose, output),
+    }
     Ok(exit_code(&made))
 }
 

@@ -12,8 +12,8 @@ use super::marks::Mark;
 use crate::fleet::launch::Taint;
 use crate::fleet::reservation::Match;
 use crate::ids::{
-    Digest, GroupName, InstanceId, InstanceType, NamespacedName, NodeName, OfferingId, ReservationId, ReservationName,
-    SlotId, TemplateName, Token, Uid, WorkloadUid, Zone,
+    Digest, GroupName, HostName, InstanceId, InstanceType, NamespacedName, NodeName, OfferingId, ReservationId,
+    ReservationName, SlotId, TemplateName, Token, Uid, WorkloadUid, Zone,
 };
 use crate::observed::{Market, ObjectKey};
 use crate::units::Usd;
@@ -75,6 +75,9 @@ pub struct LaunchRequest {
     pub group: Option<GroupName>,
     /// Which of the pool's sources this is: its place in `capacity`.
     pub source: u32,
+    /// The host that it should be on, where the cloud told of one: EC2 takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostName>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

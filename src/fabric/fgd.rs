@@ -51,6 +51,24 @@ pub fn fragmented(room: &Room, shapes: &[Shape]) -> f64 {
     shapes.iter().map(lost).sum()
 }
 
+/// What of these whole free GPUs, by node, work of these shapes cannot use, and how many there are, in thousandths; none
+/// where nobody knows the work.
+pub fn lost_of(free: &[u32], shapes: &[Shape]) -> Option<(f64, f64)> {
+    if shapes.is_empty() {
+        return None;
+    }
+    // Nodes with as many free are alike.
+    let mut nodes: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
+    free.iter().for_each(|gpus| *nodes.entry(*gpus).or_insert(0) += 1);
+    let (mut lost, mut all) = (0.0, 0.0);
+    for (gpus, many) in nodes {
+        let room = Room { cpu_milli: 0, gpus: vec![1_000; gpus as usize], model: 0 };
+        lost += fragmented(&room, shapes) * f64::from(many);
+        all += f64::from(gpus) * 1_000.0 * f64::from(many);
+    }
+    Some((lost, all))
+}
+
 /// Which GPUs of a node a shape should take, and by how much that makes the node's fragmentation grow; none where it
 /// does not run.
 pub fn best_gpus(room: &Room, shape: &Shape, shapes: &[Shape]) -> Option<(f64, Vec<usize>)> {

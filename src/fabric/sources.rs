@@ -20,6 +20,21 @@ pub fn by_network(levels: usize, host: &NodeName, network: &[String]) -> Place {
     Place { host: host.clone(), path }
 }
 
+/// The label under which EKS tells a layer of EC2's network, before its number; the first is the topmost.
+const LAYER: &str = "topology.k8s.aws/network-node-layer-";
+
+/// Which of EC2's network nodes a level is: the one that its label names, else as many from the top as the level is.
+pub fn layer(level: usize, label: Option<&str>) -> usize {
+    let named = label.and_then(|label| label.strip_prefix(LAYER)?.parse::<usize>().ok());
+    named.and_then(|layer| layer.checked_sub(1)).unwrap_or(level)
+}
+
+/// The same for levels that may be some of the layers only.
+pub fn by_layers(keys: &[Option<&str>], host: &NodeName, network: &[String]) -> Place {
+    let node = |(level, key): (usize, &Option<&str>)| network.get(layer(level, *key)).filter(|node| !node.is_empty());
+    Place { host: host.clone(), path: keys.iter().enumerate().map(|one| node(one).cloned()).collect() }
+}
+
 /// By a file that names every host with its path; one that it does not name hangs nowhere.
 pub fn by_declaration(levels: usize, host: &NodeName, declared: &BTreeMap<String, Vec<String>>) -> Place {
     by_network(levels, host, declared.get(host.as_str()).map_or(&[], Vec::as_slice))

@@ -242,6 +242,22 @@ impl<'a> State<'a> {
     }
 }
 
+/// A problem with exactly these hosts given out, whatever that is worth.
+pub fn with_hosts<'a>(problem: &'a Problem<'a>, pools: &[Option<u32>]) -> State<'a> {
+    let mut state = State::new(problem);
+    let (_, _, of_host) = group(problem);
+    let mut shares = vec![Share::new(); problem.pools.len()];
+    for (group, pool) in of_host.iter().zip(pools) {
+        if let (Some(group), Some(pool)) = (*group, *pool) {
+            add(&mut shares[pool as usize], group, 1);
+        }
+    }
+    // Nobody may hold what another is about to get.
+    (0..shares.len()).for_each(|pool| drop(state.strip(pool)));
+    shares.iter().enumerate().for_each(|(pool, share)| state.put(pool, share));
+    state
+}
+
 /// How many of a group are in a share.
 pub fn of(share: &[(u32, u32)], group: u32) -> u32 {
     share.binary_search_by_key(&group, |(group, _)| *group).map_or(0, |at| share[at].1)

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{LevelName, NodeName};
 
 /// How many levels a fabric may have.
@@ -44,14 +46,14 @@ pub struct Domain {
 }
 
 /// Something that is wrong with where a host says that it hangs.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Note {
     pub host: NodeName,
     pub level: LevelName,
     pub what: Oddity,
 }
 
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Oddity {
     /// It does not say where it hangs on this level, and hangs there alone.
     Missing,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::Read;
 use crate::fleet::reservation::Match;
 use crate::ids::{
-    Digest, FleetUid, GroupName, InstanceId, InstanceType, OfferingId, ReservationId, ReservationName, SlotId,
-    TemplateName, Token, Zone,
+    Digest, FleetUid, GroupName, HostName, InstanceId, InstanceType, OfferingId, ReservationId, ReservationName,
+    SlotId, TemplateName, Token, Zone,
 };
 use crate::units::Usd;
 
@@ -23,6 +23,20 @@ pub struct CloudSeen {
     pub templates: Read<BTreeMap<TemplateName, TemplateSeen>>,
     /// US dollars an hour.
     pub spot_prices: Read<BTreeMap<InstanceType, BTreeMap<Zone, Usd>>>,
+    /// Free hosts that a launch may name. EC2 takes no host and tells of none; the simulator does both.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<HostName, HostSeen>,
+}
+
+/// A place for one machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HostSeen {
+    pub instance_type: InstanceType,
+    pub zone: Zone,
+    /// The reservation that it belongs to.
+    pub reservation: Option<ReservationId>,
+    /// Where it stands, from the top.
+    pub network: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

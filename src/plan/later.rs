@@ -39,7 +39,7 @@ pub fn later(
             let moves_work = wish.pressure().moves_work;
             let falls_free = !moves_work && !pods.is_empty();
             let mut effects = if falls_free { Effects::default() } else { wish.effects(&on) };
-            if let (Wish::Replace { .. }, false) = (wish, falls_free) {
+            if let (Wish::Replace { .. }, false, false) = (wish, falls_free, slots[id].is_existing()) {
                 let usd_hour = successor_costs(view, pool, slots[id], wish.reason());
                 effects.add(&Effects::one(Verb::Launch, on.clone(), Amount { usd_hour, ..Amount::default() }));
             }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use rust_decimal::Decimal;
 
+use super::chosen::Claims;
 use super::drain::{Steps, step_id};
 use super::types::{WaitingOn, pool_of};
 use super::view::{Body, PoolView, SlotView, View};
@@ -46,6 +47,10 @@ pub struct Room {
     existing: BTreeMap<(PoolName, BTreeMap<String, String>), Claimable>,
     /// Zones in which a source of a pool refused somebody a moment ago.
     refusals: BTreeSet<(PoolName, u32, Zone)>,
+    /// Where the first nodes of pools that should be together are: the others follow while there is a choice.
+    stands: BTreeMap<PoolName, Zone>,
+    /// Which of the nodes that exist the fabric gives to whom.
+    claims: Claims,
     /// A placement group does not span zones: where the first of its nodes is, or was asked for, the others go.
     pinned: BTreeMap<PoolName, Zone>,
 }
@@ -59,7 +64,7 @@ pub enum Supply {
 }
 
 impl Room {
-    pub fn new(view: &View<'_>) -> Self {
+    pub fn new(view: &View<'_>, claims: Claims) -> Self {
         let seen = &view.input.observed.cloud;
         // One that was just made says that it is pending for minutes, and that nothing is available.
         let places = |found: &ReservationSeen| match found.state {
@@ -76,6 +81,8 @@ impl Room {
             claimed: BTreeSet::new(),
             existing: BTreeMap::new(),
             refusals: BTreeSet::new(),
+            stands: BTreeMap::new(),
+            claims,
             pinned: BTreeMap::new(),
         };
         for (pool, slot) in view.slots() {
@@ -128,11 +135,16 @@ impl Room {
         };
         if let Some(zone) = there.map(|(_, found)| &found.zone).or(asked) {
             self.pin(view, pool, zone);
+            if pool.spec.placement.as_ref().is_some_and(|placement| placement.together.is_some()) {
+                self.stands.entry(pool.name.clone()).or_insert_with(|| zone.clone());
+            }
         }
     }
 
     fn pin(&mut self, view: &View<'_>, pool: &PoolView<'_>, zone: &Zone) {
-        if view.input.desired.pools.get(pool.name).is_some_and(|objects| objects.group.is_some()) {
+        // Zones share nothing of the network.
+        let required = pool.spec.placement.as_ref().is_some_and(|placement| placement.required);
+        if required || view.input.desired.pools.get(pool.name).is_some_and(|objects| objects.group.is_some()) {
             self.pinned.entry(pool.name.clone()).or_insert_with(|| zone.clone());
         }
     }
@@ -163,7 +175,8 @@ impl Room {
             return Err(*first);
         }
         zones.retain(|zone| !own.contains_key(zone));
-        zones.sort_by_key(|zone| self.refusals.contains(&(pool.name.clone(), source, zone.clone())));
+        let stands = |zone: &Zone| self.stands.get(pool.name).is_some_and(|stands| stands == zone);
+        zones.sort_by_key(|zone| (self.refusals.contains(&(pool.name.clone(), source, zone.clone())), !stands(zone)));
         Ok(zones)
     }
 
@@ -297,6 +310,9 @@ impl Room {
         {
             return Err((capacity(format!("{what}, which ends soon")), false));
         }
+        if let Some(level) = self.claims.elsewhere(pool.name, &seen.network) {
+            return Err((capacity(format!("{what}, which stands in another {level} than the pool has to")), false));
+        }
         if self.smaller.get(id).is_some_and(|more| *more <= 0) {
             return Err((capacity(format!("{what}, which is to hold fewer")), false));
         }
@@ -375,8 +391,15 @@ impl Room {
     ) -> Result<Supply, (WaitingOn, bool)> {
         let key = (pool.name.clone(), labels.clone());
         let claimable = self.existing.entry(key).or_insert_with(|| claimable(view, pool, labels));
+        if let Some(name) = self.claims.next(pool.name, |name| claimable.all.contains(name)) {
+            self.claimed.insert(name.clone());
+            return Ok(Supply::Claim(name));
+        }
+        if let Some(why) = self.claims.why_short(pool.name) {
+            return Err((WaitingOn::Capacity { what: why.into(), retry: None }, false));
+        }
         while let Some(name) = claimable.free.pop_front() {
-            if self.claimed.insert(name.clone()) {
+            if !self.claims.is_promised(&name, pool.name) && self.claimed.insert(name.clone()) {
                 return Ok(Supply::Claim(name));
             }
         }
@@ -387,7 +410,7 @@ impl Room {
 
     #[allow(clippy::too_many_arguments)]
     fn request(
-        &self,
+        &mut self,
         view: &View<'_>,
         pool: &PoolView<'_>,
         slot: &SlotView<'_>,
@@ -399,6 +422,7 @@ impl Room {
     ) -> LaunchRequest {
         let generation = slot.generation() + 1;
         let objects = view.input.desired.pools.get(pool.name);
+        let host = self.claims.pin(pool.name, &view.input.observed.cloud.hosts, &zone, reservation.as_ref());
         LaunchRequest {
             slot: slot.id.clone(),
             generation,
@@ -415,6 +439,7 @@ impl Room {
             template_digest: objects.map_or_else(|| "".into(), |objects| objects.template.digest.clone()),
             group: objects.and_then(|objects| objects.group.clone()),
             source,
+            host,
         }
     }
 }
@@ -502,7 +527,7 @@ fn left_alone(view: &View<'_>, refused: Timestamp) -> Option<Timestamp> {
 
 /// The zones that a pool's node may come to, most wanted first: what the documents say, else those that the cloud has
 /// prices for.
-fn zones(view: &View<'_>, pool: &PoolView<'_>) -> Vec<Zone> {
+pub fn zones(view: &View<'_>, pool: &PoolView<'_>) -> Vec<Zone> {
     let named = view.standing.zones(pool.spec);
     if !named.is_empty() {
         return named;

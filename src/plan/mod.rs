@@ -5,6 +5,7 @@
 //! check that must hold whatever the planner does (`audit`).
 
 pub mod blocks;
+pub mod chosen;
 pub mod cost;
 pub mod draft;
 pub mod drain;
@@ -30,6 +31,7 @@ pub mod serving;
 pub mod shrink;
 pub mod silent;
 pub mod slots;
+pub mod stands;
 pub mod steps;
 pub mod survey;
 #[cfg(test)]
@@ -43,6 +45,7 @@ pub mod wish;
 
 pub use types::*;
 
+use chosen::Chosen;
 use draft::Draft;
 use kept::Kept;
 use overfull::Overfull;
@@ -53,23 +56,23 @@ use crate::effect::{Effects, Thing, digest_of};
 /// The plan for an input: the same for the same, byte for byte.
 pub fn plan(input: &PlanInput) -> Plan {
     let view = View::new(input);
-    let overfull = Overfull::of(&view);
+    let (overfull, chosen) = (Overfull::of(&view), Chosen::of(&view));
     let mut kept = Kept::new();
-    let (mut draft, mut left_out) = drafted(&view, &overfull, &kept);
+    let (mut draft, mut left_out) = drafted(&view, &overfull, &chosen, &kept);
     for _ in 0..kept::PASSES {
         let more = kept::more(&kept, &draft);
         if more.is_empty() {
             break;
         }
         kept.extend(more);
-        (draft, left_out) = drafted(&view, &overfull, &kept);
+        (draft, left_out) = drafted(&view, &overfull, &chosen, &kept);
     }
-    finished(input, draft, left_out)
+    Plan { stands: chosen.stands, ..finished(input, draft, left_out) }
 }
 
 /// All that is wanted, as what is let through and what waits; and what was left out. `kept` are nodes that are known to
 /// wait.
-fn drafted(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept) -> (Draft, Vec<Thing>) {
+fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept) -> (Draft, Vec<Thing>) {
     let (input, mut draft) = (view.input, Draft::default());
     // What is asked of one node has nothing to do with what is bought, written or coming.
     let is_whole = input.only_node.is_none();
@@ -78,7 +81,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept) -> (Draft, Vec
         marks::pools(view, &mut draft);
         empty::listed_again(view, &mut draft);
     }
-    slots::plan(view, overfull, kept, &mut draft);
+    slots::plan(view, overfull, chosen, kept, &mut draft);
     if is_whole {
         objects::plan(input, &view.harm, &mut draft);
         others::plan(input, &mut draft);
@@ -92,6 +95,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept) -> (Draft, Vec
         upcoming::plan(input, &view.harm, &mut draft);
     }
     let left_out = gates::pass(view, kept, &mut draft);
+    chosen.couple(view, &mut draft);
     (draft, left_out)
 }
 
@@ -118,5 +122,6 @@ fn finished(input: &PlanInput, draft: Draft, left_out: Vec<Thing>) -> Plan {
         notes: draft.notes,
         cost,
         left_out,
+        stands: None,
     }
 }

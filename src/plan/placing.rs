@@ -1,22 +1,25 @@
 //! The fleet on its fabric: where every node hangs, what may be done with it, and which pools it suits.
 //!
-//! Reads the input and decides nothing: what follows from it is asked of `fabric`. Nodes that are there, and places of
-//! reservations that nobody uses yet, whose topology is known before anything is launched in them. Used by
-//! `tidewright place`.
+//! Reads the input and decides nothing: what follows from it is asked of `fabric`, by `chosen` for a plan and by
+//! `tidewright place` for a person. Nodes that are there, and places of reservations that nobody uses yet, whose
+//! topology is known before anything is launched in them.
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::layout::misfit;
 use super::types::PlanInput;
-use super::view::{PoolView, View};
+use super::view::{Body, PoolView, View};
+use crate::compile::cuts::is_never_cut;
 use crate::effect::marks::{GPU_COUNT, HANDS_OFF};
 use crate::fabric::fgd::Shape;
 use crate::fabric::gang::Seat;
-use crate::fabric::sources::{by_declaration, by_labels, by_network};
+use crate::fabric::sources::{by_declaration, by_labels, by_layers};
 use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::Standing;
-use crate::ids::{NodeName, PoolName, ReservationId};
+use crate::ids::{InstanceType, NodeName, PoolName, ReservationId, Zone};
 use crate::observed::{InstanceSeen, Market, NodeSeen, ReservationState};
 
 /// What whole GPUs are called.
@@ -33,7 +36,7 @@ pub struct Site {
     pub asks: Vec<Ask>,
     /// By pool: what there is to choose.
     pub choices: Vec<Choice>,
-    hosts: Vec<Host>,
+    pub hosts: Vec<Host>,
     /// Whether the fleet says anything about its fabric.
     pub is_known: bool,
 }
@@ -43,6 +46,8 @@ pub struct Site {
 pub struct Spot {
     pub pool: Option<u32>,
     pub standing: Position,
+    /// A machine of a cloud, which nobody gives to another pool.
+    pub launched: bool,
     pub gpus: u32,
     /// Whole GPUs that no pod asked for; of cut GPUs none.
     pub free: u32,
@@ -66,15 +71,20 @@ pub enum Position {
     Unused,
     /// Somebody else's.
     Foreign,
+    /// A host of the cloud that a launch may name.
+    Offered,
 }
 
 /// What can be chosen for a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Choice {
     /// Which nodes belong to it.
     Nodes,
-    /// Reservation, zone and placement group before a launch; which node serves which pool after it.
+    /// Reservation, zone and placement group before a launch; the host is the cloud's choice.
     Launches,
+    /// The very hosts: the simulator lets them be pinned.
+    Hosts,
 }
 
 /// What is gathered of one host before the tree is grown.
@@ -85,13 +95,15 @@ struct Found {
     free: Freedom,
 }
 
-/// The fleet of an input on its fabric.
-pub fn site(input: &PlanInput) -> Site {
-    let view = View::new(input);
-    let standing = &*input.target.standing;
+/// The fleet of an input on its fabric, with the hosts that a launch may name or without.
+pub fn site(view: &View<'_>, with_offers: bool) -> Site {
+    let standing = view.standing;
     let pools: Vec<&PoolView<'_>> = view.pools.values().collect();
-    let mut found = nodes(&view, &pools);
-    found.append(&mut unused(&view, &pools));
+    let mut found = nodes(view, &pools);
+    found.append(&mut unused(view, &pools));
+    if with_offers {
+        found.append(&mut offered(view, &pools));
+    }
     let levels: Vec<_> = standing.levels.iter().map(|level| level.name.clone()).collect();
     let places = found.iter().map(|one| one.place.clone()).collect();
     let (tree, notes) = Tree::grow(&levels, places);
@@ -110,7 +122,7 @@ pub fn site(input: &PlanInput) -> Site {
     let asks = (0..pools.len()).map(|at| ask(&tree, &pools, at, suits.iter().map(|(_, suits)| suits[at]).collect()));
     Site {
         asks: asks.collect(),
-        choices: pools.iter().map(|pool| choice(pool)).collect(),
+        choices: pools.iter().map(|pool| choice(view, pool)).collect(),
         pools: pools.iter().map(|pool| pool.name.clone()).collect(),
         is_known: !levels.is_empty(),
         tree,
@@ -154,6 +166,17 @@ impl Site {
         self.hosts.iter().zip(pools).map(free).collect()
     }
 
+    /// Free GPUs of the hosts that would serve if pools had these hosts: as now where nothing changes, else all of them.
+    pub fn serving_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
+        let comes = |spot: &Spot| {
+            matches!(spot.standing, Position::Free | Position::Draining | Position::Unused | Position::Offered)
+        };
+        let serves = self.spots.iter().zip(pools).filter(|(spot, pool)| {
+            pool.is_some() && (spot.standing == Position::Serving || (spot.pool != **pool && comes(spot)))
+        });
+        serves.map(|(spot, pool)| if spot.pool == *pool { spot.free } else { spot.gpus }).collect()
+    }
+
     /// Which pool has which host now.
     pub fn now(&self) -> Vec<Option<u32>> {
         self.spots.iter().map(|spot| spot.pool).collect()
@@ -176,9 +199,17 @@ fn ask(tree: &Tree, pools: &[&PoolView<'_>], at: usize, suits: Vec<bool>) -> Ask
     }
 }
 
-fn choice(pool: &PoolView<'_>) -> Choice {
+fn choice(view: &View<'_>, pool: &PoolView<'_>) -> Choice {
     let is_there = |source: &Source| matches!(source, Source::Existing { .. });
-    if pool.spec.capacity.iter().all(is_there) { Choice::Nodes } else { Choice::Launches }
+    let told = || view.input.observed.cloud.hosts.values();
+    let placed = pool.spec.placement.as_ref().is_some_and(|placement| placement.together.is_some());
+    if pool.spec.capacity.iter().all(is_there) {
+        Choice::Nodes
+    } else if placed && told().any(|host| host.instance_type == pool.spec.shape.instance_type) {
+        Choice::Hosts
+    } else {
+        Choice::Launches
+    }
 }
 
 /// Nodes of the cluster that serve a pool, could serve one, or have GPUs.
@@ -192,15 +223,15 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
             }
         }
     }
+    let mut tastes = Tastes::new(view, pools);
     let mut found = Vec::new();
     for (name, node) in view.input.observed.cluster.nodes.seen() {
         let served = of_node.get(name).copied();
         let pool = served.map(|(pool, _)| pool);
-        let suits: Vec<bool> = (pools.iter().enumerate())
-            .map(|(at, other)| {
-                pool == u32::try_from(at).ok() || suits(view, other, node, served.and_then(|(_, seen)| seen))
-            })
-            .collect();
+        let mut suits = tastes.of(node, served.and_then(|(_, seen)| seen)).to_vec();
+        if let Some(own) = pool.and_then(|pool| suits.get_mut(pool as usize)) {
+            *own = true;
+        }
         let whole = whole(node);
         let asked = pool.and_then(|pool| pools.get(pool as usize)).map_or(0, |pool| pool.spec.shape.gpus);
         let gpus = node.labels.get(GPU_COUNT).and_then(|count| count.parse().ok()).unwrap_or(whole).max(asked);
@@ -210,7 +241,9 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
         let position = position(view, name, node, pool, suits.contains(&true));
         let used: i64 = view.harm.pods_on(name).iter().map(|pod| asked_for(&pod.requests)).sum();
         let free = whole.saturating_sub(u32::try_from(used).unwrap_or(0));
-        let spot = Spot { pool, standing: position, gpus, free, work: view.harm.work_on(name).into_iter().collect() };
+        let launched = served.is_some_and(|(_, instance)| instance.is_some());
+        let work = view.harm.work_on(name).into_iter().collect();
+        let spot = Spot { pool, standing: position, launched, gpus, free, work };
         let is_held = node.annotations.contains_key(HANDS_OFF);
         let free = match position {
             Position::Serving if is_held => Freedom::Fixed,
@@ -228,12 +261,17 @@ fn place(standing: &Standing, name: &NodeName, node: &NodeSeen, instance: Option
     if let Some(declared) = &standing.declared {
         return by_declaration(levels, name, declared);
     }
-    let keys: Vec<Option<&str>> = standing.levels.iter().map(|level| level.node_label.as_deref()).collect();
+    let keys = keys(standing);
     let labelled = by_labels(&keys, name, &node.labels);
     match instance {
-        Some(instance) => labelled.or(by_network(levels, name, &instance.network)),
+        Some(instance) => labelled.or(by_layers(&keys, name, &instance.network)),
         None => labelled,
     }
+}
+
+/// The label of each level, where it has one.
+fn keys(standing: &Standing) -> Vec<Option<&str>> {
+    standing.levels.iter().map(|level| level.node_label.as_deref()).collect()
 }
 
 fn position(view: &View<'_>, name: &NodeName, node: &NodeSeen, pool: Option<u32>, suits: bool) -> Position {
@@ -254,9 +292,75 @@ fn position(view: &View<'_>, name: &NodeName, node: &NodeSeen, pool: Option<u32>
     }
 }
 
-/// Whether a pool could have a node: by the labels of nodes that exist, or because it is launched from the same source.
-fn suits(view: &View<'_>, pool: &PoolView<'_>, node: &NodeSeen, instance: Option<&InstanceSeen>) -> bool {
-    let has = |source: &Source| match (source, instance) {
+/// Which pools could have a node: by the labels of nodes that exist, or because they are launched from the same source.
+/// Nodes that look alike are asked about once.
+struct Tastes<'v, 'a> {
+    pools: &'v [&'v PoolView<'a>],
+    /// By pool: the zones of its machines, and the reservation of each source.
+    launched: Vec<(Vec<Zone>, Vec<Option<ReservationId>>)>,
+    /// The labels that some pool looks at.
+    keys: Vec<&'v str>,
+    known: BTreeMap<Look, Vec<bool>>,
+}
+
+/// All of a node that pools look at.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    Existing { labels: Vec<Option<String>>, counted: Option<String>, whole: u32, uncut: bool },
+    Launched { kind: InstanceType, zone: Zone, market: Market, reservation: Option<ReservationId> },
+}
+
+impl<'v, 'a> Tastes<'v, 'a> {
+    fn new(view: &View<'_>, pools: &'v [&'v PoolView<'a>]) -> Self {
+        let reserved = |source: &Source| match source {
+            Source::Reservation(name) => super::reservations::id_of(view.input, name),
+            _ => None,
+        };
+        let launched = |pool: &&PoolView<'_>| {
+            (view.standing.zones(pool.spec), pool.spec.capacity.iter().map(reserved).collect::<Vec<_>>())
+        };
+        let sources = pools.iter().flat_map(|pool| &pool.spec.capacity);
+        let labels = sources.filter_map(|source| match source {
+            Source::Existing { labels } => Some(labels.keys().map(String::as_str)),
+            _ => None,
+        });
+        let mut keys: Vec<&str> = labels.flatten().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Self { pools, launched: pools.iter().map(launched).collect(), keys, known: BTreeMap::new() }
+    }
+
+    fn of(&mut self, node: &NodeSeen, instance: Option<&InstanceSeen>) -> &[bool] {
+        let look = match instance {
+            None => Look::Existing {
+                labels: self.keys.iter().map(|key| node.labels.get(*key).cloned()).collect(),
+                counted: node.labels.get(GPU_COUNT).cloned(),
+                whole: whole(node),
+                uncut: is_never_cut(node),
+            },
+            Some(seen) => Look::Launched {
+                kind: seen.instance_type.clone(),
+                zone: seen.zone.clone(),
+                market: seen.market,
+                reservation: seen.reservation.clone(),
+            },
+        };
+        let (pools, launched) = (self.pools, &self.launched);
+        self.known.entry(look).or_insert_with(|| {
+            let both = pools.iter().zip(launched);
+            both.map(|(pool, (zones, reserved))| suits(pool, zones, reserved, node, instance)).collect()
+        })
+    }
+}
+
+fn suits(
+    pool: &PoolView<'_>,
+    zones: &[Zone],
+    reserved: &[Option<ReservationId>],
+    node: &NodeSeen,
+    instance: Option<&InstanceSeen>,
+) -> bool {
+    let has = |(source, reserved): (&Source, &Option<ReservationId>)| match (source, instance) {
         (Source::Existing { labels }, None) => {
             labels.iter().all(|(key, value)| node.labels.get(key) == Some(value)) && misfit(pool, node).is_none()
         }
@@ -264,44 +368,93 @@ fn suits(view: &View<'_>, pool: &PoolView<'_>, node: &NodeSeen, instance: Option
         (source, Some(instance)) => {
             instance.instance_type == pool.spec.shape.instance_type
                 && match source {
-                    Source::Reservation(name) => {
-                        let id = super::reservations::id_of(view.input, name);
-                        id.is_some() && instance.reservation == id
-                    }
+                    Source::Reservation(_) => reserved.is_some() && instance.reservation == *reserved,
                     Source::OnDemand { .. } => instance.market == Market::OnDemand,
                     Source::Spot { .. } => instance.market == Market::Spot,
                     Source::Existing { .. } => false,
                 }
         }
     };
-    let zones = view.standing.zones(pool.spec);
     let in_zone = instance.is_none_or(|instance| zones.is_empty() || zones.contains(&instance.zone));
-    in_zone && pool.spec.capacity.iter().any(has)
+    in_zone && pool.spec.capacity.iter().zip(reserved).any(has)
 }
 
 /// Places of reservations in which nothing runs.
 fn unused(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
-    let levels = view.standing.levels.len();
+    let keys = keys(view.standing);
     let mut found = Vec::new();
     for (name, spec) in &view.standing.reservations {
         let id: Option<ReservationId> = super::reservations::id_of(view.input, name);
-        let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
-        let Some(seen) = seen.filter(|seen| seen.state == ReservationState::Active) else { continue };
+        let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get_key_value(&id));
+        let active = seen.filter(|(_, seen)| seen.state == ReservationState::Active);
+        let Some((seen_id, seen)) = active else { continue };
         let takes = |pool: &&PoolView<'_>| {
             let has = |source: &Source| matches!(source, Source::Reservation(held) if held == name);
             pool.spec.capacity.iter().any(has)
         };
         let suits: Vec<bool> = pools.iter().map(takes).collect();
+        let hosts = &view.input.observed.cloud.hosts;
+        let mut told = hosts.iter().filter(|(_, host)| host.reservation.as_ref() == Some(seen_id));
         for number in 1..=seen.available {
-            let host: NodeName = format!("{name} {number}").into();
-            let place = by_network(levels, &host, &seen.network);
+            let (host, network) = match told.next() {
+                Some((name, host)) => (NodeName::from(name.as_str()), &host.network),
+                None => (format!("{name} {number}").into(), &seen.network),
+            };
+            let place = by_layers(&keys, &host, network);
             let gpus = spec.shape.gpus;
-            let spot = Spot { pool: None, standing: Position::Unused, gpus, free: gpus, work: Vec::new() };
+            let spot =
+                Spot { pool: None, standing: Position::Unused, launched: false, gpus, free: gpus, work: Vec::new() };
             let free = if suits.contains(&true) { Freedom::Usable } else { Freedom::Out };
             found.push(Found { place, spot, suits: suits.clone(), free });
         }
     }
     found
+}
+
+/// Free hosts that a launch by the hour may name, for pools that lack more than their reservations have left: in the zone
+/// in which they are, or in their first.
+fn offered(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
+    let hosts = &view.input.observed.cloud.hosts;
+    let keys = keys(view.standing);
+    let zones: Vec<Option<Zone>> =
+        pools.iter().map(|pool| bought_in(view, pool).filter(|_| !hosts.is_empty())).collect();
+    let mut found = Vec::new();
+    for (name, host) in hosts.iter().filter(|(_, host)| host.reservation.is_none()) {
+        let suits = |(pool, zone): (&&PoolView<'_>, &Option<Zone>)| {
+            zone.as_ref() == Some(&host.zone) && pool.spec.shape.instance_type == host.instance_type
+        };
+        let suits: Vec<bool> = pools.iter().zip(&zones).map(suits).collect();
+        let Some(gpus) = suits.iter().position(|suits| *suits).map(|at| pools[at].spec.shape.gpus) else { continue };
+        let place = by_layers(&keys, &NodeName::from(name.as_str()), &host.network);
+        let standing = Position::Offered;
+        let spot = Spot { pool: None, standing, launched: false, gpus, free: gpus, work: Vec::new() };
+        found.push(Found { place, spot, suits, free: Freedom::Usable });
+    }
+    found
+}
+
+/// The zone in which a pool's next machines are bought by the hour, if some are.
+fn bought_in(view: &View<'_>, pool: &PoolView<'_>) -> Option<Zone> {
+    pool.spec.placement.as_ref()?.together.as_ref()?;
+    let empty = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
+    let mut left = 0;
+    for source in &pool.spec.capacity {
+        match source {
+            Source::Reservation(name) => {
+                let id = super::reservations::id_of(view.input, name);
+                let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
+                left += seen.map_or(0, |seen| seen.available as usize);
+            }
+            Source::OnDemand { .. } | Source::Spot { .. } if empty > left => break,
+            _ => {}
+        }
+    }
+    let by_the_hour = |source: &Source| matches!(source, Source::OnDemand { .. } | Source::Spot { .. });
+    if empty <= left || !pool.spec.capacity.iter().any(by_the_hour) {
+        return None;
+    }
+    let there = pool.slots.iter().find_map(|slot| slot.instance.map(|(_, seen)| seen.zone.clone()));
+    there.or_else(|| super::launch::zones(view, pool).into_iter().next())
 }
 
 /// The GPUs that a node shows whole.

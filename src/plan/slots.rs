@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::chosen::Chosen;
 use super::draft::{Course, Draft};
 use super::drain::{Allowance, Pressure, Purpose, Steps};
 use super::empty::empty_slot;
@@ -19,7 +20,7 @@ use super::serving::serving;
 use super::steps::held;
 use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
-use super::wish::{Wish, moves_out, wish};
+use super::wish::{Wish, moves_away, moves_out, wish};
 use crate::effect::{Action, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
 use crate::ids::{NodeName, SlotId};
@@ -35,15 +36,18 @@ pub struct Shared<'k> {
     pub passed_over: Kept,
 }
 
-pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept, draft: &mut Draft) {
-    let (allowance, room) = (Allowance::default(), Room::new(view));
+pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept, draft: &mut Draft) {
+    let (allowance, room) = (Allowance::default(), Room::new(view, chosen.claims.clone()));
     let mut shared = Shared { allowance, room, kept, passed_over: Kept::new() };
     let mut hour = Hour::new(view);
     for pool in view.pools.values() {
         let before = draft.courses.len();
         let wish = |slot: &SlotView<'_>| match overfull.moves.get(&slot.id) {
             Some(reservation) => Some(moves_out(pool, reservation)),
-            None => wish(view, pool, slot),
+            None => match (wish(view, pool, slot), chosen.leaves.get(&slot.id)) {
+                (None | Some(Wish::Dress { .. } | Wish::Free), Some(leaving)) => Some(moves_away(leaving)),
+                (wish, _) => wish,
+            },
         };
         let wishes: BTreeMap<&SlotId, Wish> =
             pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();

@@ -32,6 +32,7 @@ pub fn world(now: &str, documents: &str) -> PlanInput {
         revision: None,
         only: Vec::new(),
         only_node: None,
+        defragment: false,
     }
 }
 
@@ -48,6 +49,7 @@ pub fn nothing(at: Timestamp) -> Observed {
             groups: read(at),
             templates: read(at),
             spot_prices: read(at),
+            hosts: Default::default(),
         },
         cluster: ClusterSeen {
             nodes: read(at),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::stands::Stands;
 use crate::compile::cuts;
 use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing};
 use crate::fleet::policy::Remedy;
@@ -52,6 +53,9 @@ pub struct PlanInput {
     /// Only what concerns this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_node: Option<NodeName>,
+    /// Nodes with work move too, where that buys crossings or large free slots that are worth it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub defragment: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -79,6 +83,9 @@ pub struct Plan {
     pub cost: Cost,
     /// What was left out because only a part was asked for.
     pub left_out: Vec<Thing>,
+    /// How pools stand on the fabric, before and after; none of a fleet that says nothing about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<Stands>,
 }
 
 impl PlanInput {
@@ -165,6 +172,10 @@ pub enum Reason {
     /// The reservation that it stands in is written smaller than what is in it.
     Overfull {
         reservation: ReservationName,
+    },
+    /// On the fabric another node is better for its pool; who has this one then.
+    Fabric {
+        to: Option<PoolName>,
     },
     /// The layout that the slot should have.
     Layout {

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::chosen::Leaving;
 use super::drain::Pressure;
 use super::dress::{self, clothes, is_dressed};
 use super::ends;
@@ -170,6 +171,12 @@ pub fn moves_out(pool: &PoolView<'_>, reservation: &ReservationName) -> Wish {
     let pressure = PressureOf { idle_only, ..PressureOf::default() };
     let reason = Reason::Overfull { reservation: reservation.clone() };
     Wish::Replace { reason, pressure, treated: None, rollout: true }
+}
+
+/// A node that is well leaves its slot, because another is better for the pool on the fabric.
+pub fn moves_away(leaving: &Leaving) -> Wish {
+    let pressure = PressureOf { idle_only: leaving.idle_only, ..PressureOf::default() };
+    Wish::Replace { reason: Reason::Fabric { to: leaving.to.clone() }, pressure, treated: None, rollout: true }
 }
 
 /// Whether a person wants the slot's node empty.
@@ -358,6 +365,9 @@ impl Wish {
 
     pub fn effects(&self, on: &Thing) -> Effects {
         let verb = match self {
+            Self::Replace { reason: Reason::Fabric { .. }, .. } => {
+                return Effects::one(Verb::Release, on.clone(), Amount::count(1));
+            }
             Self::Remove { .. } | Self::Replace { .. } => Verb::Terminate,
             Self::Reboot { .. } => Verb::Reboot,
             Self::Cut { .. } => Verb::Cut,
@@ -380,6 +390,12 @@ impl Wish {
     pub fn sentence(&self, slot: &SlotId, node: &NodeName) -> String {
         match self {
             Self::Remove { .. } => format!("remove {node} from {slot}"),
+            Self::Replace { reason: Reason::Fabric { to: Some(to) }, .. } => {
+                format!("give {node} of {slot} to pool/{to}, and {slot} another node")
+            }
+            Self::Replace { reason: Reason::Fabric { to: None }, .. } => {
+                format!("give {slot} another node than {node}")
+            }
             Self::Replace { .. } => format!("replace {node} in {slot}"),
             Self::Reboot { .. } => format!("boot {node} in {slot} again"),
             Self::Quarantine { .. } => format!("take {node} of {slot} out of service"),

@@ -141,6 +141,7 @@ pub fn why(site: &Site, reason: &Reason) -> Vec<String> {
                 "  {missing} more do not fit into one {}, which it requires",
                 site.tree.levels[ask.together.unwrap_or(0)]
             ),
+            (Choice::Hosts, _) => format!("  {missing} more find no host that is free"),
             (Choice::Launches, _) => format!("  {missing} more stand where the cloud puts them: it takes no host"),
             (Choice::Nodes, _) => format!("  {missing} more find no node that carries its labels"),
         });

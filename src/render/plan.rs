@@ -10,6 +10,8 @@ mod json;
 mod markdown;
 mod names;
 mod saved;
+mod stands;
+mod stands_json;
 pub(super) mod words;
 
 pub use drain::drain;
@@ -60,6 +62,17 @@ pub fn verdict(plan: &Plan) -> Verdict {
         (true, false) => Verdict::Blocked,
         (false, _) => Verdict::Changes,
     }
+}
+
+/// How pools stand on the fabric, before and after a plan, for the scripts; nothing of a fleet that says nothing of one.
+pub fn fabric_lines(plan: &Plan) -> Vec<String> {
+    let Some(found) = &plan.stands else { return Vec::new() };
+    let mut lines = stands::pools(found, usize::MAX);
+    lines.extend(stands::slots(&found.slots).lines().map(str::to_string));
+    lines.extend(found.fragmented.as_ref().map(stands::fragmented));
+    lines.extend(stands::bargains(found, usize::MAX).into_iter().map(|line| format!("moves  {line}")));
+    lines.extend(stands::odd(found, usize::MAX));
+    lines.into_iter().map(|line| line.trim_end().to_string()).collect()
 }
 
 /// What of a plan goes beyond what was approved, one line each; empty where it is covered.
@@ -128,7 +141,8 @@ impl Shown<'_> {
     /// The command that carries the plan out.
     fn apply_command(&self) -> String {
         let parts = self.input.only.iter().map(|part| format!(" --target {part}"));
-        let command = words::command("apply", self.directory) + &parts.collect::<String>();
+        let defragment = if self.input.defragment { " --defragment" } else { "" };
+        let command = words::command("apply", self.directory) + &parts.collect::<String>() + defragment;
         match approved_before(self.input, self.plan) {
             Some(opened) => format!("{command} --approved {}", words::short(opened.effects.as_str())),
             None => command,

@@ -135,8 +135,13 @@ fn a_round_is_of_the_clocks_instant_and_looks_a_day_ahead() {
 
 #[test]
 fn another_instant_changes_what_is_wanted_and_not_what_is_seen() {
-    let options =
-        Options { at: Some(at(NIGHT)), only: vec![Thing::Fleet], revision: Some("abc".into()), only_node: None };
+    let options = Options {
+        at: Some(at(NIGHT)),
+        only: vec![Thing::Fleet],
+        revision: Some("abc".into()),
+        only_node: None,
+        ..Options::default()
+    };
     let input = Still::at(NOON, Ledger::default()).input(&options).unwrap();
     assert_eq!(input.now, at(NIGHT));
     assert!(matches!(input.target.tides["nightly"], Phase::Low { .. }));

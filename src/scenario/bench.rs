@@ -41,6 +41,8 @@ pub struct Bench {
     pub watch: Rc<RefCell<Watch>>,
     /// How many gangs were submitted without a name.
     pub gangs: u32,
+    /// Plans are made with `--defragment`.
+    pub defragment: bool,
     /// The plan of an operator who is slow.
     kept: Option<Looked>,
     base: PathBuf,
@@ -106,7 +108,18 @@ impl Bench {
         let witness = Rc::clone(&watch);
         sim.watch(Box::new(move |state, deed, moment| witness.borrow_mut().see(state, deed, moment)));
         let (documents, base) = (Documents::default(), base.to_path_buf());
-        Self { sim, documents, fleet: None, approval: None, watch, gangs: 0, kept: None, base, uid: "demo-0001".into() }
+        Self {
+            sim,
+            documents,
+            fleet: None,
+            approval: None,
+            watch,
+            gangs: 0,
+            defragment: false,
+            kept: None,
+            base,
+            uid: "demo-0001".into(),
+        }
     }
 
     /// Another world at the same instant, with the same documents and nothing in it.
@@ -187,6 +200,7 @@ impl Bench {
                 let status = Status::of(&looked.input, &looked.plan);
                 Ok(crate::render::status::human(&status, ".", false).lines().map(str::to_string).collect())
             }
+            Run::Fabric => self.look().map(|looked| crate::render::plan::fabric_lines(&looked.plan)),
             Run::Approve => self.approve(),
             Run::Show => Ok(self.sim.summary(&jiff::tz::TimeZone::UTC).lines().map(str::to_string).collect()),
             Run::Calls => Ok(print::calls(&self.sim.state().calls)),
@@ -199,7 +213,8 @@ impl Bench {
     /// same.
     pub fn look(&mut self) -> Result<Looked, Wrong> {
         loop {
-            let looked = drive(look(self.fleet()?, &self.uid, self.sim.world()), || self.sim.crashed());
+            let task = look(self.fleet()?, &self.uid, self.sim.world(), self.defragment);
+            let looked = drive(task, || self.sim.crashed());
             match looked {
                 Some(looked) => return looked?.map_err(Wrong::from),
                 None => self.sim.recover(),
@@ -213,7 +228,8 @@ impl Bench {
         let ended = {
             let mut tell = |event| events.push(event);
             let world = self.sim.world();
-            let task = operate(self.fleet()?, &self.uid, world, self.approval.as_ref(), &seen, &mut tell);
+            let task =
+                operate(self.fleet()?, &self.uid, world, self.defragment, self.approval.as_ref(), &seen, &mut tell);
             drive(task, || self.sim.crashed())
         };
         self.ended(from, seen.into_inner(), events, ended)
@@ -266,8 +282,10 @@ impl Bench {
             let [first, second] = &mut events;
             let (mut first, mut second) = (|event| first.push(event), |event| second.push(event));
             let (fleet, approval) = (self.fleet()?, self.approval.as_ref());
-            let mut one = pin!(operate(fleet, &self.uid, seats[0].world(), approval, &seen[0], &mut first));
-            let mut two = pin!(operate(fleet, &self.uid, seats[1].world(), approval, &seen[1], &mut second));
+            let mut one =
+                pin!(operate(fleet, &self.uid, seats[0].world(), self.defragment, approval, &seen[0], &mut first));
+            let mut two =
+                pin!(operate(fleet, &self.uid, seats[1].world(), self.defragment, approval, &seen[1], &mut second));
             let mut context = Context::from_waker(Waker::noop());
             let mut polls = 0;
             while ended.iter().any(Option::is_none) {
@@ -416,8 +434,13 @@ pub fn drive<T>(task: impl Future<Output = T>, crashed: impl Fn() -> bool) -> Op
 }
 
 /// Reads, plans, judges. The outer error is a broken law, the inner one that the ledger could not be read.
-async fn look(fleet: &Fleet, uid: &FleetUid, world: World<'_>) -> Result<Result<Looked, String>, Wrong> {
-    let input = match input(fleet, uid, world, &Options::default()).await {
+async fn look(
+    fleet: &Fleet,
+    uid: &FleetUid,
+    world: World<'_>,
+    defragment: bool,
+) -> Result<Result<Looked, String>, Wrong> {
+    let input = match input(fleet, uid, world, &Options { defragment, ..Options::default() }).await {
         Ok(input) => input,
         Err(error) => return Ok(Err(format!("{UNREAD}: {error}"))),
     };
@@ -440,11 +463,12 @@ async fn operate(
     fleet: &Fleet,
     uid: &FleetUid,
     world: World<'_>,
+    defragment: bool,
     approval: Option<&Digest>,
     seen: &RefCell<Option<Looked>>,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Ended, Wrong> {
-    let looked = match look(fleet, uid, world).await? {
+    let looked = match look(fleet, uid, world, defragment).await? {
         Ok(looked) => looked,
         Err(why) => return Ok(Ended::Failed(why)),
     };

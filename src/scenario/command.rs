@@ -36,6 +36,8 @@ pub enum Command {
         seed: u64,
         deadly: bool,
     },
+    /// From here on plans are made with `--defragment`, or no longer.
+    Defragment(bool),
     /// The operator's own clock is wrong by so many seconds.
     Clock(i64),
     /// Nothing goes wrong any more.
@@ -81,6 +83,8 @@ pub enum Run {
     Events,
     Health,
     Faults,
+    /// How pools stand on the fabric, before and after the plan of this moment.
+    Fabric,
 }
 
 /// A slot such as `train/3`, or a node by its name.

@@ -155,6 +155,10 @@ fn perform(bench: &mut Bench, command: &Command, item: &Item, base: &Path) -> Re
             bench.skew(SignedDuration::from_secs(*secs));
             Vec::new()
         }
+        Command::Defragment(on) => {
+            bench.defragment = *on;
+            Vec::new()
+        }
         Command::Calm => {
             bench.sim.stop_faults();
             Vec::new()

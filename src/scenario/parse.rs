@@ -38,7 +38,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("approve", "approve"),
     ("two", "two operators [seed N] [apart 90s]"),
     ("clock", "clock 90s ahead|behind, or clock right"),
-    ("show", "show [calls|events|health|faults]"),
+    ("show", "show [calls|events|health|faults|fabric]"),
+    ("defragment", "defragment on|off"),
     ("fail", "fail next launch no-capacity|throttled|ambiguous|denied|other [N times]"),
     ("lose", "lose next answer done|undone [N times]"),
     ("throttle", "throttle next [N calls]"),
@@ -126,6 +127,11 @@ pub fn command(item: &Item) -> Parsed {
         "weather" => Command::Weather { seed: words.parse("seed")?, deadly: words.take("deadly") },
         "calm" => Command::Calm,
         "clock" => Command::Clock(clock(&mut words)?),
+        "defragment" => match words.next("on or off")?.as_str() {
+            "on" => Command::Defragment(true),
+            "off" => Command::Defragment(false),
+            other => return Err(words.wrong(format!("`{other}` is neither on nor off"))),
+        },
         "advance" | "plan" | "steps" | "keep" | "apply" | "converge" | "rounds" | "settle" | "status" | "approve"
         | "two" | "show" => Command::Run(run(name, &mut words)?),
         _ => Command::Act(act(name, &mut words)?),
@@ -209,6 +215,7 @@ fn run(name: &str, words: &mut Words) -> Result<Run, Wrong> {
         _ if words.take("events") => Run::Events,
         _ if words.take("health") => Run::Health,
         _ if words.take("faults") => Run::Faults,
+        _ if words.take("fabric") => Run::Fabric,
         _ => Run::Show,
     })
 }

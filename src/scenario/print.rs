@@ -272,6 +272,8 @@ fn reason(reason: &Reason) -> String {
         Reason::Unanswered => "asked again".into(),
         Reason::Outdated => "outdated".into(),
         Reason::Overfull { reservation } => format!("{reservation} is to hold fewer"),
+        Reason::Fabric { to: Some(to) } => format!("nearer to pool/{to} on the fabric"),
+        Reason::Fabric { to: None } => "another is nearer on the fabric".into(),
         Reason::Layout { to, .. } => format!("layout {to}"),
         Reason::Lent { tide, to } => format!("lent to {to} by {tide}"),
         Reason::Returning { tide, due } => format!("asked back by {tide} until {due}"),

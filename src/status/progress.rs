@@ -189,6 +189,7 @@ mod tests {
             notes: Vec::new(),
             cost: Cost::default(),
             left_out: Vec::new(),
+            stands: None,
         }
     }
 

@@ -102,6 +102,7 @@ pub fn input_at(now: &str) -> PlanInput {
         revision: Some("9bd0e1c4d5e6f708192a3b4c5d6e7f8091a2b3c4".into()),
         only: Vec::new(),
         only_node: None,
+        defragment: false,
     };
     compile(&mut input);
     observe(&mut input);
@@ -322,6 +323,7 @@ pub fn empty_plan() -> Plan {
         notes: Vec::new(),
         cost: Cost::default(),
         left_out: Vec::new(),
+        stands: None,
     }
 }
 
@@ -393,6 +395,7 @@ pub fn launch(pool: &str, index: u32, generation: u32, reservation: Option<&str>
         template_digest: "t1".into(),
         group: None,
         source: 0,
+        host: None,
     }))
 }
 

@@ -158,6 +158,7 @@ impl Bench {
             revision: None,
             only: Vec::new(),
             only_node: None,
+            defragment: false,
         };
         let plan = Plan {
             id: "plan".into(),
@@ -172,6 +173,7 @@ impl Bench {
             notes: Vec::new(),
             cost: Cost::default(),
             left_out: Vec::new(),
+            stands: None,
         };
         let mut bench = Self { input, plan };
         bench.write_objects();
@@ -485,6 +487,7 @@ fn cloud(now: Timestamp) -> CloudSeen {
         groups: Read::new(BTreeMap::new(), now),
         templates: Read::new(BTreeMap::new(), now),
         spot_prices: Read::new(BTreeMap::new(), now),
+        hosts: Default::default(),
     }
 }
 

@@ -37,6 +37,7 @@ pub fn request(bench: &Bench, pool: &str, index: u32) -> LaunchRequest {
         template_digest: template.digest.clone(),
         group: None,
         source: 0,
+        host: None,
     }
 }
 

@@ -29,6 +29,7 @@ fn request(generation: u32) -> LaunchRequest {
         template_digest: digest(b"x"),
         group: None,
         source: 0,
+        host: None,
     }
 }
 

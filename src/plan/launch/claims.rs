@@ -1,6 +1,6 @@
 //! Nodes that are there already: which of them a pool may claim, and in which order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::effect::marks::POOL;
 use crate::fleet::policy::ConditionStatus;
@@ -12,6 +12,8 @@ use crate::plan::view::{PoolView, View};
 #[derive(Debug)]
 pub struct Claimable {
     pub free: VecDeque<NodeName>,
+    /// The same, to be asked whether it is one of them.
+    pub all: BTreeSet<NodeName>,
     /// One that carries the labels and is not what the pool asks for, in words.
     pub misfit: Option<String>,
 }
@@ -49,5 +51,6 @@ pub fn claimable(view: &View<'_>, pool: &PoolView<'_>, labels: &BTreeMap<String,
     free.sort_unstable();
     let words = |(name, node): (&NodeName, &NodeSeen)| Some(misfit_words(pool, name, misfit(pool, node)?));
     let misfit = labelled(view, labels).find_map(words);
-    Claimable { free: free.into_iter().map(|(_, _, name)| name.clone()).collect(), misfit }
+    let free: VecDeque<NodeName> = free.into_iter().map(|(_, _, name)| name.clone()).collect();
+    Claimable { all: free.iter().cloned().collect(), free, misfit }
 }

@@ -71,6 +71,7 @@ pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
         groups: read(groups, now),
         templates: read(templates, now),
         spot_prices: read(spot_prices, now),
+        hosts: Default::default(),
     }
 }
 
@@ -130,6 +131,7 @@ fn unread(now: Timestamp, failure: &Failure) -> CloudSeen {
         groups: none(now, failure),
         templates: none(now, failure),
         spot_prices: none(now, failure),
+        hosts: Default::default(),
     }
 }
 

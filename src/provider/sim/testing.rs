@@ -93,6 +93,7 @@ pub fn launch(slot: u32) -> LaunchRequest {
         template_digest: "one".into(),
         group: Some("train".into()),
         source: 0,
+        host: None,
     }
 }
 

@@ -31,7 +31,11 @@ pub fn json(shown: &Shown<'_>) -> Value {
                 "leaves": leaves.collect::<Vec<_>>(),
                 "cost": reason.cost,
                 "moves": reason.moves,
-                "chosen": match site.choices[at] { Choice::Nodes => "nodes", Choice::Launches => "launches" },
+                "chosen": match site.choices[at] {
+                    Choice::Nodes => "nodes",
+                    Choice::Launches => "launches",
+                    Choice::Hosts => "hosts",
+                },
                 "next_best": reason.next.as_ref().map(|next| json!({
                     "more": next.more, "unplaced": next.unplaced, "moves": next.moves,
                 })),
@@ -91,6 +95,7 @@ pub(super) fn position(position: Position) -> &'static str {
         Position::Sick => "sick",
         Position::Unused => "reserved, unused",
         Position::Foreign => "somebody else's",
+        Position::Offered => "on offer",
     }
 }
 

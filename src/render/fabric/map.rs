@@ -144,7 +144,7 @@ fn cell(spot: &Spot) -> String {
 /// What is the matter, in one sign.
 fn sign(standing: Position) -> &'static str {
     match standing {
-        Position::Serving | Position::Free | Position::Foreign => "",
+        Position::Serving | Position::Free | Position::Foreign | Position::Offered => "",
         Position::Cordoned => "/",
         Position::Draining => "↓",
         Position::Sick => "×",
@@ -170,7 +170,14 @@ fn title(shown: &Shown<'_>, host: usize, spot: &Spot) -> String {
 
 fn legend(shown: &Shown<'_>, width: u32) -> Drawn {
     let mut entries: Vec<(Spot, String)> = Vec::new();
-    let spot = |pool: Option<u32>, standing: Position| Spot { pool, standing, gpus: 0, free: 0, work: Vec::new() };
+    let spot = |pool: Option<u32>, standing: Position| Spot {
+        pool,
+        standing,
+        launched: false,
+        gpus: 0,
+        free: 0,
+        work: Vec::new(),
+    };
     for (at, name) in shown.site.pools.iter().enumerate() {
         let pool = u32::try_from(at).unwrap_or(u32::MAX);
         entries.push((spot(Some(pool), Position::Serving), name.to_string()));

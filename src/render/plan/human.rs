@@ -2,7 +2,7 @@
 
 use super::group::{Group, Kind, groups, longest};
 use super::words::{self, clean, count, gpu_hours, is_zero, list, money, money_change, range, short};
-use super::{Look, Shown, Verdict, verdict};
+use super::{Look, Shown, Verdict, stands, verdict};
 use crate::effect::{Action, CloudAction, ClusterAction, Thing};
 use crate::ids::StepId;
 use crate::plan::objects::fields::fields;
@@ -29,6 +29,7 @@ pub fn human(shown: &Shown<'_>, look: &Look) -> String {
         page.upcoming(),
         page.offers(),
         page.released(),
+        page.fabric(),
         page.notes(),
         page.left_out(),
         Some(page.footer(&groups)),
@@ -285,6 +286,20 @@ impl Page<'_> {
         let notes = &self.shown.plan.notes;
         let lines = notes.iter().map(|note| format!("\n  {}: {}", note.on, clean(&note.text)));
         (!notes.is_empty()).then(|| self.heading("Good to know") + &lines.collect::<String>())
+    }
+
+    /// Where pools stand and why, and how broken up the free GPUs are, before and after.
+    fn fabric(&self) -> Option<String> {
+        let found = self.shown.plan.stands.as_ref()?;
+        let most = if self.look.verbose { usize::MAX } else { LINES };
+        let mut lines = stands::pools(found, most);
+        lines.extend(stands::slots(&found.slots).lines().map(str::to_string));
+        lines.extend(found.fragmented.as_ref().map(stands::fragmented));
+        let bought = stands::bargains(found, most);
+        lines.extend(bought.iter().map(|line| format!("moves  {line}")));
+        lines.extend(stands::odd(found, most));
+        let lines: String = lines.iter().map(|line| format!("\n  {}", clean(line).trim_end())).collect();
+        Some(self.heading(&stands::heading(found)) + &lines)
     }
 
     fn left_out(&self) -> Option<String> {

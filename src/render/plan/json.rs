@@ -17,7 +17,7 @@ use crate::render::progress::action;
 use crate::units::Usd;
 
 /// The second number grows when fields are added, the first when one changes its meaning or goes away.
-const FORMAT_VERSION: &str = "1.0";
+const FORMAT_VERSION: &str = "1.1";
 
 /// What would be done to a fleet now, what is held, and what comes.
 #[derive(Serialize, JsonSchema)]
@@ -69,6 +69,9 @@ struct Report {
     takes: Takes,
     /// What was left out because only a part was asked for.
     left_out: Vec<String>,
+    /// How pools stand on the fabric. Absent: the fleet says nothing about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fabric: Option<super::stands_json::Fabric>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -406,6 +409,7 @@ pub fn json(shown: &Shown<'_>) -> String {
         effects: effects(&plan.effects),
         takes: takes(longest(&all)),
         left_out: plan.left_out.iter().map(|thing| thing.to_string()).collect(),
+        fabric: plan.stands.as_ref().map(super::stands_json::fabric),
     };
     serde_json::to_string_pretty(&report).expect("plain data always serialises") + "\n"
 }

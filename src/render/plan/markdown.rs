@@ -7,7 +7,7 @@
 use super::group::{Group, Kind, groups, longest};
 use super::human::{contents, cost, counts, harm, on, price, size, totals};
 use super::words::{self, range, short};
-use super::{Shown, Verdict, verdict};
+use super::{Shown, Verdict, stands, verdict};
 use crate::plan::{Disruption, Step};
 use crate::render::progress;
 use crate::render::tide::clock::day_and_time;
@@ -72,6 +72,7 @@ impl Page<'_> {
             self.upcoming(),
             self.offers(),
             self.released(),
+            self.fabric(),
             self.notes(),
             self.left_out(),
             self.dropped(),
@@ -312,6 +313,22 @@ impl Page<'_> {
         let lines = notes.iter().take(self.level.lines);
         let lines = lines.map(|note| format!("\n- {}: {}", cell(&note.on.to_string()), cell(&note.text)));
         Some(format!("**Good to know**\n{}", lines.collect::<String>()))
+    }
+
+    fn fabric(&self) -> Option<String> {
+        let found = self.shown.plan.stands.as_ref().filter(|_| self.level.drift)?;
+        let mut lines = Vec::new();
+        for pool in found.pools.iter().take(self.level.lines) {
+            let said = stands::pool_lines(found, pool);
+            lines.push(format!("- **pool/{}**: {}", pool.pool, cell(&said[0])));
+            lines.extend(said[1..].iter().map(|line| format!("  - {}", cell(line.trim()))));
+        }
+        let bought = stands::bargains(found, self.level.lines);
+        lines.extend(bought.iter().map(|line| format!("- moves {}", cell(line))));
+        lines.extend(stands::odd(found, self.level.lines).iter().map(|line| format!("- {}", cell(line))));
+        lines.extend(found.fragmented.as_ref().map(|found| format!("- {}", stands::fragmented(found))));
+        lines.push(format!("\n```\n{}\n```", stands::slots(&found.slots)));
+        Some(folded(&stands::heading(found), &lines.join("\n")))
     }
 
     fn left_out(&self) -> Option<String> {

@@ -43,6 +43,7 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::Unanswered => "unanswered",
         Reason::Outdated => "outdated",
         Reason::Overfull { .. } => "overfull",
+        Reason::Fabric { .. } => "fabric",
         Reason::Layout { .. } => "layout",
         Reason::Lent { .. } => "lent",
         Reason::Returning { .. } => "returning",

@@ -26,6 +26,9 @@ pub struct Saved {
     /// The parts that were asked for; none: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Thing>,
+    /// Whether nodes with work were to move for the fabric.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub defragment: bool,
     pub plan: Plan,
 }
 
@@ -39,6 +42,7 @@ pub fn save(input: &PlanInput, plan: &Plan) -> String {
         digest: plan.digest.clone(),
         effects: plan.effects.clone(),
         only: input.only.clone(),
+        defragment: input.defragment,
         plan: plan.clone(),
     };
     serde_json::to_string_pretty(&saved).expect("our own types always serialise") + "\n"

@@ -81,6 +81,10 @@ impl Words<'_> {
             Reason::Overfull { reservation } => {
                 format!("reservation/{reservation} is to hold fewer, so it moves to the pool's next source")
             }
+            Reason::Fabric { to: Some(to) } => {
+                format!("on the fabric it is nearer to pool/{to}, and the pool has a nearer one for it")
+            }
+            Reason::Fabric { to: None } => "on the fabric the pool has a nearer one".into(),
             Reason::Layout { from: Some(from), to } => format!("layout {from} → {to}"),
             Reason::Layout { from: None, to } => format!("layout {to}, from one that is not known"),
             Reason::Lent { tide, to } => format!("lent to {to} by the tide {tide}"),

@@ -116,6 +116,7 @@ fn request(bench: &Bench, slot: &str, generation: u32, zone: &str) -> LaunchRequ
         template_digest: template.digest,
         group: None,
         source: 0,
+        host: None,
     }
 }
 

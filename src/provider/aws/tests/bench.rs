@@ -105,6 +105,7 @@ pub fn request(template: &Template, index: u32) -> LaunchRequest {
         template_digest: template.digest.clone(),
         group: None,
         source: 0,
+        host: None,
     }
 }
 

@@ -19,6 +19,7 @@ fn request(market: Market) -> LaunchRequest {
         template_digest: "d1".into(),
         group: Some("tidewright-ml-train".into()),
         source: 0,
+        host: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::dice::Dice;
-use crate::ids::{InstanceType, Zone};
+use crate::ids::{HostName, InstanceType, Zone};
 
 /// Enough that a pool of 16 finds one leaf in spite of others.
 const HOSTS_A_LEAF: u32 = 32;
@@ -18,6 +18,8 @@ const BLOCKS_A_SPINE: u32 = 4;
 const BUSY: u64 = 25;
 /// Over how many leaves single launches are scattered.
 const SCATTER: u64 = 16;
+/// In how many leaves hosts are told of.
+const OFFERED: u32 = 8;
 
 /// The hosts that are taken by this account.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -54,6 +56,21 @@ impl Fabric {
         let taken = self.0.entry(hall.instance_type.clone()).or_default().entry(hall.zone.clone()).or_default();
         taken.extend(&found);
         found
+    }
+
+    /// Takes this very host, if nobody has it.
+    pub fn take_this(&mut self, dice: Dice, hall: Hall<'_>, host: u32) -> bool {
+        let is_free = self.free(dice, hall, host / HOSTS_A_LEAF).any(|free| free == host);
+        if is_free {
+            let taken = self.0.entry(hall.instance_type.clone()).or_default().entry(hall.zone.clone()).or_default();
+            taken.insert(host);
+        }
+        is_free
+    }
+
+    /// The free hosts that are told of: there are more.
+    pub fn offered<'a>(&'a self, dice: Dice, hall: Hall<'a>) -> impl Iterator<Item = u32> + 'a {
+        (0..OFFERED).flat_map(move |leaf| self.free(dice, hall, leaf))
     }
 
     pub fn release(&mut self, hall: Hall<'_>, host: u32) {
@@ -102,6 +119,17 @@ fn outward(first: u32) -> impl Iterator<Item = u32> {
         .chain(around(LEAVES_A_BLOCK * BLOCKS_A_SPINE))
         .chain(0..u32::MAX / HOSTS_A_LEAF)
         .filter(move |leaf| seen.insert(*leaf))
+}
+
+/// How a host is called.
+pub fn name(hall: Hall<'_>, host: u32) -> HostName {
+    format!("{}/{}/{host}", hall.instance_type, hall.zone).into()
+}
+
+/// The host of a name, if it is of this hall.
+pub fn number(hall: Hall<'_>, name: &HostName) -> Option<u32> {
+    let number = name.as_str().rsplit('/').next()?.parse().ok()?;
+    (self::name(hall, number) == *name).then_some(number)
 }
 
 /// How many layers EC2 tells for a type; none where it tells nothing.

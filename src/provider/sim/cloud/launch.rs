@@ -9,7 +9,7 @@ use super::reservation::Stage;
 use super::{Circumstances, CloudState, Performed, owner, refused};
 use crate::effect::{LaunchRequest, Template};
 use crate::fleet::reservation::Match;
-use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, Token, Zone};
+use crate::ids::{GroupName, HostName, InstanceId, InstanceType, ReservationId, Token, Zone};
 use crate::observed::{InstanceState, Market, Notice, NoticeKind, SlotTag};
 use crate::provider::{Class, Done, ProviderError};
 use crate::units::Usd;
@@ -30,6 +30,8 @@ pub struct Wanted<'a> {
     pub open: Open,
     pub max_price: Option<Usd>,
     pub group: Option<&'a GroupName>,
+    /// On this very host, if that is free.
+    pub host: Option<&'a HostName>,
 }
 
 /// How a launch that names no reservation stands to open ones.
@@ -61,6 +63,7 @@ impl<'a> From<&'a LaunchRequest> for Wanted<'a> {
             open: Open::May,
             max_price: request.max_price,
             group: request.group.as_ref(),
+            host: request.host.as_ref(),
         }
     }
 }
@@ -238,10 +241,14 @@ impl CloudState {
         let same = |found: &&Instance| found.instance_type == *wanted.instance_type && found.zone == *wanted.zone;
         let near = self.instances.values().find(|found| found.state.is_live() && in_group(found) && same(found));
         let near: Vec<u32> = near.map(|found| found.host).into_iter().collect();
-        if let Some(held) = reservation.and_then(|id| self.reservations.get_mut(id)) {
-            return held.take_host(near.first().copied());
-        }
         let hall = Hall { instance_type: wanted.instance_type, zone: wanted.zone };
+        let pinned = wanted.host.and_then(|name| super::fabric::number(hall, name));
+        if let Some(held) = reservation.and_then(|id| self.reservations.get_mut(id)) {
+            return held.take_host(pinned.or(near.first().copied()));
+        }
+        if let Some(host) = pinned.filter(|host| self.fabric.take_this(self.dice, hall, *host)) {
+            return host;
+        }
         self.fabric.take(self.dice, hall, 1, &near).first().copied().unwrap_or(0)
     }
 

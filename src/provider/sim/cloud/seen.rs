@@ -11,9 +11,11 @@ use super::market::spot_price;
 use super::reservation::{Reservation, Stage};
 use crate::effect::Subject;
 use crate::fleet::Target;
-use crate::ids::{InstanceId, InstanceType, ReservationId, Zone};
+use crate::fleet::pool::Source;
+use crate::fleet::standing::PoolSpec;
+use crate::ids::{HostName, InstanceId, InstanceType, ReservationId, Zone};
 use crate::observed::{
-    CloudSeen, GroupSeen, InstanceSeen, InstanceState, Read, ReservationSeen, ReservationState, TemplateSeen,
+    CloudSeen, GroupSeen, HostSeen, InstanceSeen, InstanceState, Read, ReservationSeen, ReservationState, TemplateSeen,
 };
 use crate::units::Usd;
 
@@ -37,7 +39,41 @@ impl CloudState {
             groups: Read::new(groups.collect(), now),
             templates: Read::new(templates.collect(), now),
             spot_prices: Read::new(self.spot_prices(now, target), now),
+            hosts: self.free_hosts(now, target),
         }
+    }
+
+    /// Hosts that a launch may name, for pools that should stand together somewhere.
+    fn free_hosts(&self, now: Timestamp, target: &Target) -> BTreeMap<HostName, HostSeen> {
+        let standing = &target.standing;
+        let together = |pool: &&PoolSpec| pool.placement.as_ref().is_some_and(|asked| asked.together.is_some());
+        let pools = standing.pools.values().filter(together).filter(|_| !standing.levels.is_empty());
+        let mut found = BTreeMap::new();
+        for pool in pools.filter(|pool| fabric::layers(&pool.shape.instance_type) > 0) {
+            let kind = &pool.shape.instance_type;
+            let mut tell = |hall: Hall<'_>, host: u32, reservation: Option<&ReservationId>| {
+                let network = fabric::path(self.dice, hall, host);
+                let (instance_type, zone) = (kind.clone(), hall.zone.clone());
+                let seen = HostSeen { instance_type, zone, reservation: reservation.cloned(), network };
+                found.insert(fabric::name(hall, host), seen);
+            };
+            let by_the_hour = |source: &Source| matches!(source, Source::OnDemand { .. } | Source::Spot { .. });
+            let mut zones = standing.zones(pool);
+            if zones.is_empty() {
+                zones = super::block::ZONES.map(Zone::from).to_vec();
+            }
+            for zone in zones.iter().filter(|_| pool.capacity.iter().any(by_the_hour)) {
+                let hall = Hall { instance_type: kind, zone };
+                self.fabric.offered(self.dice, hall).for_each(|host| tell(hall, host, None));
+            }
+            for (id, held) in self.reservations.iter().filter(|(_, held)| held.is_listed(now)) {
+                let hall = Hall { instance_type: kind, zone: &held.zone };
+                if held.instance_type == *kind {
+                    held.hosts.iter().for_each(|host| tell(hall, *host, Some(id)));
+                }
+            }
+        }
+        found
     }
 
     /// Only these instances and reservations; the rest is unread.

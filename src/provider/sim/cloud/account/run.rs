@@ -119,6 +119,7 @@ impl CloudState {
             open: run.open,
             max_price: run.max_price,
             group: run.group.as_ref(),
+            host: None,
         };
         let placed = self.place(now, &wanted)?;
         let id: InstanceId = self.new_id("i");

@@ -1,0 +1,219 @@
+//! Which node each pool should have by the fabric, found once for a plan and over all pools together.
+//!
+//! What can be chosen are nodes that exist: those that are free, and those of pools that nobody uses; with
+//! `--defragment` also those with work. Machines of a cloud stand where it put them. What is found is carried out by the
+//! road that is there anyway: a free node is claimed (`launch::claims`), one that another pool should have leaves its
+//! slot as an update does, within the pool's budget and windows, and the slot claims another. Nodes that change places
+//! go together or not at all (`couple`). Whoever plans again finds the rest: a node whose way was begun counts as free,
+//! so what is left of a change is cheaper than the whole, and is chosen again.
+
+mod bargains;
+mod homes;
+mod report;
+mod scene;
+mod short;
+mod units;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::draft::Draft;
+use super::placing::{Site, site};
+use super::stands::Stands;
+use super::types::WaitingOn;
+use super::view::View;
+use crate::fabric::reasons::{Reason, reasons};
+use crate::fabric::state::with_hosts;
+use crate::fabric::{Placement, Prices, Problem};
+use crate::ids::{HostName, LevelName, NodeName, PoolName, ReservationId, SlotId, Zone};
+use crate::observed::HostSeen;
+use scene::Scene;
+
+/// What the fabric says about nodes that exist.
+#[derive(Default, Debug)]
+pub struct Chosen {
+    pub claims: Claims,
+    /// Slots whose node another pool has better.
+    pub leaves: BTreeMap<SlotId, Leaving>,
+    /// Slots whose nodes change places: all of them go, or none.
+    units: Vec<Vec<SlotId>>,
+    pub stands: Option<Stands>,
+}
+
+/// Which free nodes pools should claim.
+#[derive(Clone, Default, Debug)]
+pub struct Claims {
+    /// For pools that lack some, in the order in which they are claimed.
+    by_pool: BTreeMap<PoolName, VecDeque<NodeName>>,
+    /// All of these, with who is to have them: nobody else claims them.
+    promised: BTreeMap<NodeName, PoolName>,
+    /// Pools whose required level has no room for all of them, with what would help.
+    short: BTreeMap<PoolName, String>,
+    /// Hosts that launches of a pool should name.
+    pins: BTreeMap<PoolName, VecDeque<HostName>>,
+    /// Of pools that require a level and are launched: the level, and the network nodes down to it that they stand below.
+    homes: BTreeMap<PoolName, (LevelName, Vec<String>)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leaving {
+    pub node: NodeName,
+    /// Who has it next; none: nobody.
+    pub to: Option<PoolName>,
+    /// Nobody is disturbed for it.
+    pub idle_only: bool,
+}
+
+/// What is drawn: the fleet, where everything goes, and why.
+#[derive(Debug)]
+pub struct Drawn {
+    pub site: Site,
+    pub placement: Placement,
+    pub reasons: Vec<Reason>,
+}
+
+impl Chosen {
+    pub fn of(view: &View<'_>) -> Self {
+        let cluster = &view.input.observed.cluster;
+        let is_whole = cluster.nodes.gap().is_none() && cluster.pods.gap().is_none();
+        if view.standing.levels.is_empty() || view.input.only_node.is_some() || !is_whole {
+            return Self::default();
+        }
+        let mut scene = Scene::new(view, site(view, true));
+        let to = scene.decided();
+        let mut chosen = Self::default();
+        chosen.claims.short = short::short(&scene, &to);
+        chosen.claims.homes = homes::homes(view);
+        for (at, pool) in to.iter().enumerate() {
+            chosen.note(&scene, &to, at, *pool);
+        }
+        chosen.units = units::units(&scene, &to);
+        let problem = scene.problem();
+        let state = with_hosts(&problem, &to);
+        chosen.stands = Some(report::stands(&scene, &to, &state, &reasons(&state)));
+        chosen
+    }
+
+    fn note(&mut self, scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, pool: Option<u32>) {
+        let name = &scene.site.tree.hosts[at];
+        let next = pool.map(|pool| scene.site.pools[pool as usize].clone());
+        match scene.slots[at] {
+            Some((own, slot)) if scene.is_in_play(at) => {
+                if next.as_ref() != Some(own.name) {
+                    let idle_only = scene.idle_only(own);
+                    self.leaves.insert(slot.id.clone(), Leaving { node: name.clone(), to: next, idle_only });
+                }
+            }
+            None if scene.is_in_play(at) => {
+                if let (Some(next), Some(pool)) = (next, pool) {
+                    if let Some(other) = scene.still_beside(at, pool, to) {
+                        let what =
+                            format!("a place that pool/{other}, which it should be apart from, is about to leave");
+                        self.claims.short.insert(next, what);
+                        return;
+                    }
+                    if scene.is_told(at) {
+                        self.claims.pins.entry(next).or_default().push_back(HostName::from(name.as_str()));
+                        return;
+                    }
+                    self.claims.promised.insert(name.clone(), next.clone());
+                    self.claims.by_pool.entry(next).or_default().push_back(name.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Holds what changes places with something that is held: a pool would lack a node for nothing.
+    pub fn couple(&self, view: &View<'_>, draft: &mut Draft) {
+        let seen = view.input.observed.cluster.nodes.seen();
+        for unit in self.units.iter().filter(|unit| unit.len() > 1) {
+            let nodes: Vec<&NodeName> = unit.iter().filter_map(|slot| Some(&self.leaves.get(slot)?.node)).collect();
+            let begun = |node: &NodeName| {
+                seen.get(node).is_some_and(|node| node.annotation(crate::effect::marks::CORDON).is_some())
+            };
+            let going: BTreeSet<&NodeName> = draft.courses.iter().flat_map(|course| &course.nodes).collect();
+            let Some(stays) = nodes.iter().find(|node| !begun(node) && !going.contains(**node)) else { continue };
+            let why = format!("{stays}, which changes places with it and is held");
+            for course in std::mem::take(&mut draft.courses) {
+                let waits = course.nodes.iter().any(|node| nodes.contains(&node) && !begun(node));
+                match waits {
+                    true => draft.held.push(course.held(WaitingOn::Gang { name: why.clone() })),
+                    false => draft.courses.push(course),
+                }
+            }
+        }
+    }
+}
+
+impl Claims {
+    /// The next of the free nodes that a pool should claim, of those that it may.
+    pub fn next(&mut self, pool: &PoolName, may: impl Fn(&NodeName) -> bool) -> Option<NodeName> {
+        let claims = self.by_pool.get_mut(pool)?;
+        let at = claims.iter().position(may)?;
+        claims.remove(at)
+    }
+
+    /// Whether a free node is somebody else's.
+    pub fn is_promised(&self, node: &NodeName, pool: &PoolName) -> bool {
+        self.promised.get(node).is_some_and(|to| to != pool)
+    }
+
+    /// The host that a launch should name, of those in this zone and reservation.
+    pub fn pin(
+        &mut self,
+        pool: &PoolName,
+        hosts: &BTreeMap<HostName, HostSeen>,
+        zone: &Zone,
+        reservation: Option<&ReservationId>,
+    ) -> Option<HostName> {
+        let pins = self.pins.get_mut(pool)?;
+        let fits = |host: &HostSeen| host.zone == *zone && host.reservation.as_ref() == reservation;
+        let at = pins.iter().position(|name| hosts.get(name).is_some_and(fits))?;
+        pins.remove(at)
+    }
+
+    /// The level that would be broken by a machine below these network nodes, as far as they say.
+    pub fn elsewhere(&self, pool: &PoolName, network: &[String]) -> Option<&LevelName> {
+        let (level, home) = self.homes.get(pool)?;
+        (network.len() >= home.len() && network[..home.len()] != home[..]).then_some(level)
+    }
+
+    /// Why a pool gets no more nodes, where its level is required.
+    pub fn why_short(&self, pool: &PoolName) -> Option<&str> {
+        self.short.get(pool).map(String::as_str)
+    }
+}
+
+/// The same for a map of it; none of a fleet that says nothing about its fabric.
+pub fn drawn(view: &View<'_>) -> Option<Drawn> {
+    if view.standing.levels.is_empty() {
+        return None;
+    }
+    let mut scene = Scene::new(view, site(view, false));
+    let to = scene.decided();
+    let problem = scene.problem();
+    let state = with_hosts(&problem, &to);
+    let stay = with_hosts(&problem, &scene.now()).score();
+    let (score, reasons) = (state.score(), reasons(&state));
+    // What is not in play stays as it is.
+    let stays = |at: usize| if scene.is_in_play(at) { to[at] } else { scene.site.spots[at].pool };
+    let hosts = (0..to.len()).map(stays).collect();
+    Some(Drawn { placement: Placement { hosts, score, stay }, reasons, site: scene.site })
+}
+
+/// The prices of a plan; with `--defragment` a move is weighed afterwards, by what it buys.
+fn prices(levels: usize, moving: bool) -> Prices {
+    let prices = Prices::doubling(levels);
+    if moving { prices } else { Prices { moving: 0, ..prices } }
+}
+
+/// What a problem of these hosts is.
+fn problem<'s>(
+    site: &'s Site,
+    hosts: &[crate::fabric::Host],
+    asks: &[crate::fabric::Ask],
+    moving: bool,
+) -> Problem<'s> {
+    let prices = prices(site.tree.depth(), moving);
+    Problem { tree: &site.tree, hosts: hosts.to_vec(), pools: asks.to_vec(), prices }
+}

@@ -1,0 +1,325 @@
+//! What of a fleet can be chosen now: which nodes stay, which may go elsewhere, how many each pool wants of them.
+
+use std::collections::BTreeMap;
+
+use super::bargains::bargains;
+use super::problem;
+use crate::effect::marks::{HANDS_OFF, POOL};
+use crate::fabric::insert::Scratch;
+use crate::fabric::search::{begin, place};
+use crate::fabric::state::settle;
+use crate::fabric::{Ask, Freedom, Host, Problem};
+use crate::fleet::policy::ConditionStatus;
+use crate::fleet::pool::Source;
+use crate::fleet::updates::When;
+use crate::ids::{HostName, NodeName, PoolName};
+use crate::observed::NodeSeen;
+use crate::plan::placing::{Choice, Position, Site};
+use crate::plan::view::{Body, PoolView, SlotView, View};
+use crate::plan::wish::{Wish, wish};
+use crate::plan::{drain, health};
+
+/// How often a placement is looked for again, because a node in it may not go after all.
+const AGAIN: usize = 4;
+
+pub struct Scene<'v, 'a> {
+    pub view: &'v View<'a>,
+    pub site: Site,
+    /// By host: the slot that it serves.
+    pub slots: Vec<Option<(&'v PoolView<'a>, &'v SlotView<'a>)>>,
+    pub hosts: Vec<Host>,
+    pub asks: Vec<Ask>,
+}
+
+impl<'v, 'a> Scene<'v, 'a> {
+    pub fn new(view: &'v View<'a>, site: Site) -> Self {
+        let of_node: BTreeMap<&NodeName, (&PoolView<'_>, &SlotView<'_>)> =
+            view.slots().filter_map(|(pool, slot)| Some((slot.node?.0, (pool, slot)))).collect();
+        let slots: Vec<_> = site.tree.hosts.iter().map(|name| of_node.get(name).copied()).collect();
+        let mut scene = Self { view, hosts: site.hosts.clone(), asks: site.asks.clone(), site, slots };
+        for at in 0..scene.hosts.len() {
+            let free = scene.freedom(at, false);
+            scene.hosts[at].free = free;
+            // Its way out was begun: it is as good as free, and what that cost is paid.
+            if scene.is_begun(at) && free == Freedom::Usable {
+                scene.hosts[at].pool = None;
+            }
+        }
+        scene.ask();
+        scene.stay_at_home();
+        scene.second_choice();
+        scene
+    }
+
+    /// A pool that requires a level gets nodes only where its others are: it could not move as a whole without breaking
+    /// the level on the way.
+    fn stay_at_home(&mut self) {
+        let homes: Vec<(usize, usize, u32)> = (0..self.asks.len()).filter_map(|pool| self.home(pool)).collect();
+        if homes.is_empty() {
+            return;
+        }
+        let mut classes: BTreeMap<(Vec<bool>, u32), u32> = BTreeMap::new();
+        let tree = &self.site.tree;
+        for (at, host) in self.hosts.iter_mut().enumerate() {
+            let mut suits: Vec<bool> = self.site.asks.iter().map(|ask| ask.suits[host.class as usize]).collect();
+            for (pool, level, home) in &homes {
+                let is_own = host.pool.is_some_and(|own| own as usize == *pool);
+                suits[*pool] &= is_own || tree.above[*level][tree.leaf_of[at] as usize] == *home;
+            }
+            let next = u32::try_from(classes.len()).unwrap_or(u32::MAX);
+            host.class = *classes.entry((suits, host.gpus)).or_insert(next);
+        }
+        let mut all: Vec<(u32, Vec<bool>)> = classes.into_iter().map(|((suits, _), class)| (class, suits)).collect();
+        all.sort_unstable();
+        for (pool, ask) in self.asks.iter_mut().enumerate() {
+            ask.suits = all.iter().map(|(_, suits)| suits[pool]).collect();
+        }
+    }
+
+    /// The pool, its level, and the domain that has most of its nodes.
+    pub fn home(&self, pool: usize) -> Option<(usize, usize, u32)> {
+        let ask = &self.asks[pool];
+        let level = ask.together.filter(|_| ask.required)?;
+        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        for (at, spot) in self.site.spots.iter().enumerate() {
+            // Those that are out of service are its own too.
+            if self.slots[at].is_some_and(|(_, slot)| slot.part.is_some()) && spot.pool == u32::try_from(pool).ok() {
+                *counts.entry(self.site.tree.above[level][self.site.tree.leaf_of[at] as usize]).or_default() += 1;
+            }
+        }
+        let most = counts.iter().max_by_key(|(domain, count)| (**count, std::cmp::Reverse(**domain)));
+        most.map(|(domain, _)| (pool, level, *domain))
+    }
+
+    /// Whether anything can be decided about a host.
+    pub fn is_in_play(&self, at: usize) -> bool {
+        self.hosts[at].free != Freedom::Out
+    }
+
+    pub fn problem(&self) -> Problem<'_> {
+        problem(&self.site, &self.hosts, &self.asks, true)
+    }
+
+    /// Which pool has which host now, of those in play.
+    pub fn now(&self) -> Vec<Option<u32>> {
+        self.hosts.iter().map(|host| host.pool.filter(|_| host.free != Freedom::Out)).collect()
+    }
+
+    /// Whether a pool's nodes go only when nobody uses them.
+    pub fn idle_only(&self, pool: &PoolView<'_>) -> bool {
+        !self.view.input.defragment || pool.spec.updates.when == When::Idle
+    }
+
+    pub fn node(&self, at: usize) -> Option<&'v NodeSeen> {
+        self.view.input.observed.cluster.nodes.seen().get(&self.site.tree.hosts[at])
+    }
+
+    pub fn is_busy(&self, at: usize) -> bool {
+        !self.view.harm.pods_on(&self.site.tree.hosts[at]).is_empty()
+    }
+
+    /// Emptied by us, or about to be, so that it can serve another pool.
+    fn is_begun(&self, at: usize) -> bool {
+        let mark = self.slots[at].and_then(|(_, slot)| slot.mark.as_ref());
+        mark.is_some_and(|mark| mark.why == "replace") && !self.site.spots[at].launched
+    }
+
+    /// Whether a host is what a pool asks for, wherever it hangs and whoever has it.
+    pub fn could_have(&self, pool: usize, at: usize) -> bool {
+        self.site.asks[pool].suits[self.site.hosts[at].class as usize]
+    }
+
+    /// A host that a launch may name.
+    pub fn is_told(&self, at: usize) -> bool {
+        let is_empty = matches!(self.site.spots[at].standing, Position::Unused | Position::Offered);
+        is_empty
+            && self.view.input.observed.cloud.hosts.contains_key(&HostName::from(self.site.tree.hosts[at].as_str()))
+    }
+
+    fn freedom(&self, at: usize, moves_work: bool) -> Freedom {
+        let (spot, name) = (&self.site.spots[at], &self.site.tree.hosts[at]);
+        if self.is_told(at) {
+            return Freedom::Usable;
+        }
+        let Some(node) = self.node(at) else { return Freedom::Out };
+        let Some((pool, slot)) = self.slots[at] else {
+            let is_free = spot.standing == Position::Free && !node.labels.contains_key(POOL);
+            return if is_free { Freedom::Usable } else { Freedom::Out };
+        };
+        let leaves = |pod: &&crate::observed::PodSeen| self.view.harm.is_leaving(pod);
+        match spot.standing {
+            _ if slot.part.is_none() => Freedom::Out,
+            Position::Draining if self.is_begun(at) && node.ready => {
+                let moves_work = self.view.input.defragment && !self.idle_only(pool);
+                let is_empty = self.view.harm.pods_on(name).iter().all(leaves);
+                if is_empty || moves_work { Freedom::Usable } else { Freedom::Fixed }
+            }
+            Position::Serving if spot.launched || node.annotations.contains_key(HANDS_OFF) => Freedom::Fixed,
+            Position::Serving if !self.is_busy(at) => Freedom::Usable,
+            Position::Serving if moves_work && !self.idle_only(pool) => match drain::cannot_begin(self.view, name) {
+                None => Freedom::Usable,
+                Some(_) => Freedom::Fixed,
+            },
+            Position::Serving => Freedom::Fixed,
+            _ => Freedom::Out,
+        }
+    }
+
+    /// How many hosts each pool wants: those that it has, and one for each empty slot that may claim one.
+    fn ask(&mut self) {
+        let mut wanted: BTreeMap<&PoolName, u32> = BTreeMap::new();
+        for at in (0..self.hosts.len()).filter(|at| self.hosts[*at].free != Freedom::Out) {
+            if let Some((pool, _)) = self.slots[at] {
+                *wanted.entry(pool.name).or_default() += 1;
+            }
+        }
+        let is_pinned: BTreeMap<&PoolName, bool> =
+            self.site.pools.iter().zip(self.site.choices.iter().map(|choice| *choice == Choice::Hosts)).collect();
+        let gets = |pool: &&PoolView<'_>| claims(pool) || is_pinned.get(pool.name).copied().unwrap_or(false);
+        for pool in self.view.pools.values().filter(gets) {
+            let empty = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
+            *wanted.entry(pool.name).or_default() += u32::try_from(empty).unwrap_or(u32::MAX);
+        }
+        for (name, ask) in self.site.pools.iter().zip(&mut self.asks) {
+            ask.nodes = wanted.get(name).copied().unwrap_or(0);
+        }
+    }
+
+    /// A free node that somebody uses, or that does not show what it should, is taken only where there are too few others.
+    fn second_choice(&mut self) {
+        let pools: Vec<&PoolView<'_>> = self.view.pools.values().collect();
+        let asked: Vec<Vec<String>> = pools.iter().map(|pool| health::admission(self.view, pool)).collect();
+        let free = |scene: &Self, at: usize| scene.slots[at].is_none() && scene.hosts[at].free == Freedom::Usable;
+        let shows = |node: &NodeSeen, kind: &String| {
+            node.conditions.get(kind).is_some_and(|seen| seen.status == ConditionStatus::True)
+        };
+        let mut second = Vec::new();
+        let mut good = vec![0u32; pools.len()];
+        for at in (0..self.hosts.len()).filter(|at| free(self, *at)) {
+            let class = self.hosts[at].class as usize;
+            let suits = |pool: &usize| self.asks[*pool].suits[class];
+            let node = self.node(at);
+            let is_admitted = (0..pools.len())
+                .filter(suits)
+                .all(|pool| asked[pool].iter().all(|kind| node.is_some_and(|node| shows(node, kind))));
+            match self.is_told(at) || (is_admitted && !self.is_busy(at)) {
+                true => (0..pools.len()).filter(suits).for_each(|pool| good[pool] += 1),
+                false => second.push(at),
+            }
+        }
+        let own = self.own();
+        let lacks = |pool: usize| self.asks[pool].nodes.saturating_sub(own[pool]);
+        if (0..pools.len()).all(|pool| good[pool] >= lacks(pool)) {
+            second.into_iter().for_each(|at| self.hosts[at].free = Freedom::Out);
+        }
+    }
+
+    /// A pool that should be apart from this one, has a node beside this host now, and will have none.
+    pub fn still_beside(&self, at: usize, pool: u32, to: &[Option<u32>]) -> Option<&PoolName> {
+        let tree = &self.site.tree;
+        let near = |other: u32, level: usize, pools: &dyn Fn(usize) -> Option<u32>| {
+            let domain = &tree.domains[level][tree.above[level][tree.leaf_of[at] as usize] as usize].hosts;
+            (domain.start as usize..domain.end as usize).any(|host| pools(host) == Some(other))
+        };
+        let own = self.asks[pool as usize].apart.iter().map(|other| (*other, self.asks[pool as usize].together));
+        let others = (0u32..).zip(&self.asks).filter(|(_, ask)| ask.apart.contains(&pool));
+        let others = others.map(|(other, ask)| (other, ask.together));
+        let mut apart = own.chain(others).filter_map(|(other, level)| Some((other, level?)));
+        let now = |host: usize| self.site.spots[host].pool;
+        let then = |host: usize| if self.is_in_play(host) { to[host] } else { self.site.spots[host].pool };
+        let found = apart.find(|(other, level)| near(*other, *level, &now) && !near(*other, *level, &then));
+        found.map(|(other, _)| &self.site.pools[other as usize])
+    }
+
+    /// Where every host goes.
+    pub fn decided(&mut self) -> Vec<Option<u32>> {
+        let mut to = self.placed();
+        for _ in 0..AGAIN {
+            if !self.keep_those_with_other_wishes(&to) {
+                break;
+            }
+            to = self.placed();
+        }
+        if !self.view.input.defragment {
+            return to;
+        }
+        for at in 0..self.hosts.len() {
+            if self.hosts[at].free == Freedom::Fixed {
+                self.hosts[at].free = self.freedom(at, true);
+            }
+        }
+        for _ in 0..AGAIN {
+            let better = self.defragmented(&to);
+            if !self.keep_those_with_other_wishes(&better) {
+                return better;
+            }
+        }
+        to
+    }
+
+    /// The best place for all, at the price that a move has.
+    fn placed(&self) -> Vec<Option<u32>> {
+        let problem = self.problem();
+        let lacks = self.asks.iter().zip(self.own()).any(|(ask, own)| ask.nodes > own);
+        let may_move = self.hosts.iter().any(|host| host.free == Freedom::Usable && host.pool.is_some());
+        if lacks || may_move { place(&problem).hosts } else { settle(&begin(&problem, &mut Scratch::default())) }
+    }
+
+    /// By pool: how many hosts in play it has.
+    fn own(&self) -> Vec<u32> {
+        let mut own = vec![0; self.asks.len()];
+        self.now().into_iter().flatten().for_each(|pool| own[pool as usize] += 1);
+        own
+    }
+
+    /// What pays by itself, added one by one until nothing more does.
+    fn defragmented(&self, from: &[Option<u32>]) -> Vec<Option<u32>> {
+        let mut now = from.to_vec();
+        for _ in 0..AGAIN {
+            let mut hosts = self.hosts.clone();
+            for (host, pool) in hosts.iter_mut().zip(&now) {
+                if host.free == Freedom::Usable {
+                    host.pool = *pool;
+                }
+            }
+            let free = problem(&self.site, &hosts, &self.asks, false);
+            let to = place(&free).hosts;
+            let found = bargains(&self.site, &free, &now, &to);
+            let pays: Vec<_> = found.into_iter().filter(|one| one.pays(&self.site, &now)).collect();
+            if pays.is_empty() {
+                break;
+            }
+            for at in pays.iter().flat_map(|one| &one.hosts) {
+                now[*at] = to[*at];
+            }
+        }
+        now
+    }
+
+    /// Keeps nodes that should go where something else is to be done with them first; whether there were any.
+    fn keep_those_with_other_wishes(&mut self, to: &[Option<u32>]) -> bool {
+        let mut kept = false;
+        for at in 0..to.len() {
+            let Some((pool, slot)) = self.slots[at].filter(|_| self.hosts[at].free == Freedom::Usable) else {
+                continue;
+            };
+            let own = self.site.spots[at].pool;
+            if to[at] == own || self.is_begun(at) {
+                continue;
+            }
+            if !matches!(wish(self.view, pool, slot), None | Some(Wish::Dress { .. })) {
+                self.hosts[at].free = Freedom::Fixed;
+                self.hosts[at].pool = own;
+                kept = true;
+            }
+        }
+        kept
+    }
+}
+
+/// Whether a pool's empty slots get nodes that exist: its first source, or one whose place has to be right.
+fn claims(pool: &PoolView<'_>) -> bool {
+    let is_there = |source: &Source| matches!(source, Source::Existing { .. });
+    let required = pool.spec.placement.as_ref().is_some_and(|placement| placement.required);
+    pool.spec.capacity.first().is_some_and(is_there) || (required && pool.spec.capacity.iter().any(is_there))
+}
