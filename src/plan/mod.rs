@@ -30,6 +30,7 @@ pub mod serving;
 pub mod shrink;
 pub mod silent;
 pub mod slots;
+pub mod smaller;
 pub mod steps;
 pub mod survey;
 #[cfg(test)]
