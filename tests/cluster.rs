@@ -1,11 +1,11 @@
 //! The provider of real clusters, against a real control plane.
 //!
-//! [`alone`], [`evictions`], [`answers`] and [`inside`] need the API server only: what controllers would write into a
-//! status, the tests write themselves. [`whole`], [`moves`], [`drains`], [`health`], [`gangs`], [`claims`], [`adoption`],
-//! [`tiers`], [`machines`], [`rights`], [`schedulers`], [`layouts`] and [`interruptions`] have Kueue, the scheduler and
-//! nodes; [`day`] and [`nodes`] have two hundred nodes with teams at work, [`foresight`] asks in many small cases whether
-//! Kueue does what our model of it says, [`both`] carries out scripts of the simulator, and [`joined`] has nodes of its
-//! instances. [`hurried`] is for those who would wait for minutes.
+//! [`alone`], [`evictions`], [`answers`], [`versions`] and [`inside`] need the API server only: what controllers would
+//! write into a status, the tests write themselves. [`whole`], [`moves`], [`drains`], [`health`], [`gangs`], [`claims`],
+//! [`adoption`], [`tiers`], [`elastic`], [`machines`], [`rights`], [`schedulers`], [`layouts`] and [`interruptions`] have
+//! Kueue, the scheduler and nodes; [`day`] and [`nodes`] have two hundred nodes with teams at work, [`foresight`] asks in
+//! many small cases whether Kueue does what our model of it says, [`both`] carries out scripts of the simulator, and
+//! [`joined`] has nodes of its instances. [`hurried`] is for those who would wait for minutes.
 
 mod adoption;
 mod alone;
@@ -14,6 +14,7 @@ mod both;
 mod claims;
 mod day;
 mod drains;
+mod elastic;
 mod evictions;
 mod foresight;
 mod gangs;
@@ -31,6 +32,7 @@ mod rights;
 mod schedulers;
 mod teams;
 mod tiers;
+mod versions;
 mod whole;
 
 use std::sync::OnceLock;

@@ -79,6 +79,7 @@ scripts! {
     drain_takes_whole_gangs
     drift_is_named_and_put_back
     driver_has_the_first_word
+    elastic_work_shrinks_first
     emptied_for_a_person_is_closed
     emptied_node_is_opened_by_its_person
     ended_loan_takes_its_own_gang

@@ -507,6 +507,7 @@ impl Work {
             active: true,
             marks: BTreeMap::new(),
             pods: pods as u32,
+            fewest: None,
             requests: per_pod.iter().map(|(name, amount)| (name.clone(), amount * pods as i64)).collect(),
             required_level: None,
             preferred_level: Some(LEAF.into()),

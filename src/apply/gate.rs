@@ -98,6 +98,7 @@ fn touched(action: &Action) -> Vec<Subject> {
         Action::Cluster(
             ClusterAction::Ask { workload, .. }
             | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Shrink { workload, .. }
             | ClusterAction::Resume { workload },
         ) => vec![Subject::Workload(workload.clone())],
         Action::Cluster(action) => node_of(action).cloned().map(Subject::Node).into_iter().collect(),
@@ -174,6 +175,7 @@ fn stands(walk: &Walk<'_>, step: &Step, seen: &Observed) -> Result<Passed, Turn>
         Action::Cluster(
             ClusterAction::Ask { workload, .. }
             | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Shrink { workload, .. }
             | ClusterAction::Resume { workload },
         ) => match cluster.workloads.seen().get(workload) {
             Some(found) if found.finished => Ok(Passed::NothingToDo),
@@ -250,7 +252,11 @@ fn nodes(step: &Step, seen: &Observed) -> BTreeSet<NodeName> {
             let holds = |(_, node): &(&NodeName, &NodeSeen)| node.instance.as_ref() == Some(instance);
             all.extend(cluster.nodes.seen().iter().filter(holds).map(|(name, _)| name.clone()));
         }
-        Action::Cluster(ClusterAction::Suspend { workload, .. } | ClusterAction::Ask { workload, .. }) => {
+        Action::Cluster(
+            ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Ask { workload, .. }
+            | ClusterAction::Shrink { workload, .. },
+        ) => {
             let found = cluster.workloads.seen().get(workload);
             all.extend(found.into_iter().flat_map(|found| found.nodes.keys().cloned()));
             let its_own = cluster.pods.seen().iter().filter(|pod| pod.workload.as_ref() == Some(workload));

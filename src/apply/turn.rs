@@ -154,6 +154,7 @@ fn wants_it_gone(action: &Action) -> bool {
                 | ClusterAction::Uncordon { .. }
                 | ClusterAction::Ask { .. }
                 | ClusterAction::Suspend { .. }
+                | ClusterAction::Shrink { .. }
                 | ClusterAction::Resume { .. }
                 | ClusterAction::Evict { .. }
         ),

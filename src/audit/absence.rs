@@ -28,9 +28,9 @@ pub fn read_whole(case: &Case<'_>, found: &mut Found) {
         let gaps: &[Option<&Gap>] = match &step.action {
             Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Reboot { .. }) => &[instances, nodes, pods],
             Action::Cloud(CloudAction::Cancel { .. }) => &[cloud.reservations.gap(), instances],
-            Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }) => {
-                &[nodes, pods, cluster.workloads.gap()]
-            }
+            Action::Cluster(
+                ClusterAction::Suspend { .. } | ClusterAction::Shrink { .. } | ClusterAction::Evict { .. },
+            ) => &[nodes, pods, cluster.workloads.gap()],
             Action::Cluster(ClusterAction::Cut { .. }) => &[nodes, pods],
             Action::Cluster(ClusterAction::Delete(_)) => &[objects],
             _ => continue,
@@ -49,7 +49,9 @@ pub fn not_shrunk(case: &Case<'_>, found: &mut Found) {
         let destroys = match &step.action {
             Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Reboot { .. } | CloudAction::Cancel { .. })
             | Action::Cluster(ClusterAction::Cut { .. } | ClusterAction::Delete(_)) => true,
-            Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }) => !matches!(
+            Action::Cluster(
+                ClusterAction::Suspend { .. } | ClusterAction::Shrink { .. } | ClusterAction::Evict { .. },
+            ) => !matches!(
                 case.reason(at),
                 Reason::Returning { .. } | Reason::Notice { .. } | Reason::CapacityEnds { .. }
             ),

@@ -351,6 +351,7 @@ fn subjects(node_of: &BTreeMap<&InstanceId, &NodeName>, action: &Action) -> Vec<
             | ClusterAction::Cut { node, .. } => vec![Subject::Node(node.clone())],
             ClusterAction::Ask { workload, .. }
             | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Shrink { workload, .. }
             | ClusterAction::Resume { workload } => vec![Subject::Workload(workload.clone())],
             ClusterAction::Evict { .. } => Vec::new(),
         },

@@ -15,6 +15,7 @@ const GANGS: &str = "whole gangs or none";
 const AGAIN: &str = "nodes are listed again before their work is disturbed";
 const SEEN: &str = "only what was seen is evicted, each by its UID";
 const BUDGETS: &str = "disruption budgets hold";
+const SMALLER: &str = "only what may be smaller is made smaller";
 const RESUME: &str = "only what we suspended is resumed, once it is gone";
 
 /// If one pod of a gang is sent away, all are.
@@ -164,6 +165,38 @@ pub fn resume_only_ours(case: &Case<'_>, found: &mut Found) {
             && (here.is_empty() || !case.assured(at, &subject, released))
         {
             found.step(RESUME, &step.id, format!("workload {workload} is suspended by this plan and not seen gone"));
+        }
+    }
+}
+
+/// Only work that says that it may be smaller is made so, never below what it goes on with, and only where quota is
+/// asked back: nobody knows which pods of it go, so no node is emptied that way.
+pub fn shrinks_what_may_be_smaller(case: &Case<'_>, found: &mut Found) {
+    for (at, step) in case.each() {
+        let Action::Cluster(ClusterAction::Shrink { workload, pods }) = &step.action else { continue };
+        let seen = case.seen().cluster.workloads.seen().get(workload);
+        match seen.and_then(|seen| Some((seen, seen.fewest?))) {
+            None => {
+                found.step(SMALLER, &step.id, format!("workload {workload} goes on with all its pods or not at all"))
+            }
+            Some((_, fewest)) if *pods < fewest.max(1) => {
+                found.step(
+                    SMALLER,
+                    &step.id,
+                    format!("workload {workload} needs {fewest} pods, and {pods} are left to it"),
+                );
+            }
+            Some((seen, _)) if *pods >= seen.pods => {
+                found.step(
+                    SMALLER,
+                    &step.id,
+                    format!("workload {workload} has {} pods: {pods} are not fewer", seen.pods),
+                );
+            }
+            Some(_) if !matches!(case.reason(at), Reason::Returning { .. }) => {
+                found.step(SMALLER, &step.id, format!("workload {workload} is made smaller, and no tide asks for it"));
+            }
+            Some(_) => {}
         }
     }
 }

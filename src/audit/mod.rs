@@ -96,6 +96,7 @@ const LAWS: &[Law] = &[
     tiers::minimum_runtime,
     tiers::asked_to_save,
     evict::resume_only_ours,
+    evict::shrinks_what_may_be_smaller,
     slots::one_slot_one_instance,
     slots::request_is_exact,
     slots::renamed_first,

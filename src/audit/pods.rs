@@ -38,7 +38,11 @@ impl<'a> Pods<'a> {
                 Action::Cluster(ClusterAction::Suspend { workload, .. }) => {
                     suspended.entry(workload).or_default().push(at);
                 }
-                Action::Cluster(ClusterAction::Ask { workload, .. } | ClusterAction::Resume { workload }) => {
+                Action::Cluster(
+                    ClusterAction::Ask { workload, .. }
+                    | ClusterAction::Shrink { workload, .. }
+                    | ClusterAction::Resume { workload },
+                ) => {
                     spoken_to.entry(workload).or_default().push(at);
                 }
                 _ => {}

@@ -19,6 +19,10 @@ use crate::queue::parse::quotas;
 type Pair = (FlavorName, ResourceName);
 type Bodies<'a> = BTreeMap<&'a ObjectKey, &'a Value>;
 
+/// A queue with a flavor that has a topology beside one that has none refuses pods that do not say how they are placed.
+const MIXED: &str = " (until then Kueue lets in only work that asks to be placed: its pods need the annotation \
+    kueue.x-k8s.io/podset-unconstrained-topology: \"true\", or one that names a level)";
+
 /// No chain of cohorts is longer; one that is, is a circle.
 const DEEPEST: usize = 64;
 
@@ -113,7 +117,15 @@ impl<'a> Now<'a> {
         let flavors = flavors.into_iter().collect::<Vec<_>>().join(", ");
         list_again(body, &held);
         let waits = on_it.iter().map(|one| one.name.clone()).collect();
-        Some(Staged { key: wanted.key.clone(), wanted: format!("{} without {flavors}", wanted.key.words()), waits })
+        let mixed = if held.iter().any(|(flavor, _)| !self.is_placed(flavor)) { MIXED } else { "" };
+        let wanted_text = format!("{} without {flavors}{mixed}", wanted.key.words());
+        Some(Staged { key: wanted.key.clone(), wanted: wanted_text, waits })
+    }
+
+    /// Whether Kueue places what is on a flavor by its topology. One that was not seen is taken for ours, which are.
+    fn is_placed(&self, flavor: &FlavorName) -> bool {
+        let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, flavor.as_str());
+        self.bodies.get(&key).is_none_or(|body| body["spec"]["topologyName"].is_string())
     }
 
     /// Whether a queue would go to another tree of cohorts while that books something twice.

@@ -138,6 +138,11 @@ pub enum ClusterAction {
     Resume {
         workload: WorkloadUid,
     },
+    /// Makes a workload that may be smaller as small as this: the pods beyond go, the others stay.
+    Shrink {
+        workload: WorkloadUid,
+        pods: u32,
+    },
     /// Through the eviction API, each with its UID. With `force` they are deleted: a declared deadline has passed.
     Evict {
         pods: Vec<(NamespacedName, Uid)>,

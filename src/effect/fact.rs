@@ -54,6 +54,8 @@ pub enum Fact {
     Saved { workload: WorkloadUid, within_secs: u64, hard_at: Option<Timestamp> },
     /// The workload holds no quota, and its pods are gone.
     Released(WorkloadUid),
+    /// The workload has no more pods than this, nor quota for more.
+    Shrunk { workload: WorkloadUid, pods: u32 },
     /// The object is as it was: its digest, or none where it was not there.
     Unchanged { object: ObjectKey, body: Option<Digest> },
     /// All of these conditions of the node are true.
@@ -106,7 +108,9 @@ impl Fact {
             | Self::LaidOut { node, .. }
             | Self::Admitted { node, .. }
             | Self::Ready(node) => vec![Subject::Node(node.clone())],
-            Self::Saved { workload, .. } | Self::Released(workload) => vec![Subject::Workload(workload.clone())],
+            Self::Saved { workload, .. } | Self::Released(workload) | Self::Shrunk { workload, .. } => {
+                vec![Subject::Workload(workload.clone())]
+            }
             Self::Unchanged { object, .. } => vec![Subject::Object(object.clone())],
             Self::After(_) => Vec::new(),
         }
@@ -161,6 +165,7 @@ impl Fact {
             Self::LaidOut { node, laid_out } => laid_out_as(seen, node, laid_out),
             Self::Saved { workload, within_secs, hard_at } => saved(seen, workload, *within_secs, *hard_at, now),
             Self::Released(workload) => released(seen, workload),
+            Self::Shrunk { workload, pods } => shrunk(seen, workload, *pods),
             Self::Unchanged { object, body } => {
                 let found = seen.cluster.objects.seen().get(object).map(|found| super::digest_of(&found.body));
                 match (found, body) {
@@ -362,6 +367,28 @@ fn released(seen: &Observed, uid: &WorkloadUid) -> Verdict {
             match named(seen.cluster.pods.seen().iter().filter(its)) {
                 None => Verdict::Holds,
                 Some(left) => not_yet(format!("still there: {left}")),
+            }
+        }
+    }
+}
+
+fn shrunk(seen: &Observed, uid: &WorkloadUid, pods: u32) -> Verdict {
+    if seen.cluster.pods.gap().is_some() {
+        return unread(&seen.cluster.pods, String::new());
+    }
+    match seen.cluster.workloads.seen().get(uid) {
+        Some(found) if found.pods > pods && found.reserved.is_some() => {
+            not_yet(format!("{} still holds quota for {} pods", found.name, found.pods))
+        }
+        None if seen.cluster.workloads.gap().is_some() => unread(&seen.cluster.workloads, String::new()),
+        Some(_) | None => {
+            let its = |pod: &&PodSeen| pod.workload.as_ref() == Some(uid) && pod.counts();
+            let (ending, staying): (Vec<&PodSeen>, Vec<&PodSeen>) =
+                seen.cluster.pods.seen().iter().filter(its).partition(|pod| pod.terminating.is_some());
+            match named(ending.into_iter()) {
+                Some(left) => not_yet(format!("still there: {left}")),
+                None if staying.len() > pods as usize => not_yet(format!("it still has {} pods", staying.len())),
+                None => Verdict::Holds,
             }
         }
     }

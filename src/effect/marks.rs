@@ -33,6 +33,10 @@ pub const SUSPENDED: &str = "tidewright.dev/suspended";
 pub const ASKED: &str = "tidewright.dev/save-work";
 /// What a workload or its pods answer with: an instant.
 pub const SAVED: &str = "tidewright.dev/work-saved";
+/// On the pods of a job that may be smaller: with how few of them it goes on. Without it one is enough.
+pub const FEWEST: &str = "tidewright.dev/fewest-pods";
+/// On a Job that we made smaller: how many pods it had, for whoever makes it larger again.
+pub const SHRUNK_FROM: &str = "tidewright.dev/shrunk-from";
 /// mig-manager's order and its answer.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
 pub const MIG_STATE: &str = "nvidia.com/mig.config.state";

@@ -150,6 +150,9 @@ pub struct WorkloadSeen {
     /// Our mark, where we deactivated it or asked it to save its work.
     pub marks: BTreeMap<String, String>,
     pub pods: u32,
+    /// With how few pods it goes on, where it may be made smaller while it runs; none: all of them, or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fewest: Option<u32>,
     /// Of all its pods together.
     pub requests: BTreeMap<ResourceName, i64>,
     pub per_pod: BTreeMap<ResourceName, i64>,

@@ -234,9 +234,11 @@ fn by_record(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
 fn reached(view: &View<'_>, course: &Course) -> BTreeSet<NodeName> {
     let seen = view.input.observed.cluster.workloads.seen();
     let moved = |step: &Step| match &step.action {
-        Action::Cluster(ClusterAction::Suspend { workload, .. } | ClusterAction::Ask { workload, .. }) => {
-            seen.get(workload).map(|found| view.harm.workload_nodes(workload, found))
-        }
+        Action::Cluster(
+            ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Ask { workload, .. }
+            | ClusterAction::Shrink { workload, .. },
+        ) => seen.get(workload).map(|found| view.harm.workload_nodes(workload, found)),
         _ => None,
     };
     let gangs = course.steps.iter().filter_map(moved).flatten();
@@ -303,6 +305,7 @@ fn is_destructive(action: &Action) -> bool {
         Action::Cluster(action) => matches!(
             action,
             ClusterAction::Suspend { .. }
+                | ClusterAction::Shrink { .. }
                 | ClusterAction::Evict { .. }
                 | ClusterAction::Cut { .. }
                 | ClusterAction::Delete(_)

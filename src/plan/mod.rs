@@ -31,6 +31,7 @@ pub mod serving;
 pub mod shrink;
 pub mod silent;
 pub mod slots;
+pub mod smaller;
 pub mod stands;
 pub mod steps;
 pub mod survey;

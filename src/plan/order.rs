@@ -93,7 +93,9 @@ fn sort(steps: Vec<Step>) -> Vec<Step> {
 fn risk(action: &Action) -> u8 {
     match action {
         Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Cancel { .. }) => 0,
-        Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }) => 1,
+        Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Shrink { .. } | ClusterAction::Evict { .. }) => {
+            1
+        }
         Action::Cloud(CloudAction::Reboot { .. }) | Action::Cluster(ClusterAction::Cut { .. }) => 2,
         Action::Cloud(CloudAction::Purchase(_)) => 3,
         Action::Cluster(ClusterAction::Delete(_) | ClusterAction::Cordon { .. }) => 4,

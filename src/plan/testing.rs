@@ -102,6 +102,7 @@ pub fn workload(name: &str, queue: &str, gpus: i64) -> WorkloadSeen {
         active: true,
         marks: BTreeMap::new(),
         pods: 1,
+        fewest: None,
         per_pod: requests.clone(),
         requests,
         required_level: None,

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, step_id, suspend};
 use super::objects;
+use super::smaller;
 use super::types::*;
 use super::view::View;
 use crate::compile::holds;
@@ -172,7 +173,9 @@ fn is_ended_out(view: &View<'_>, handed: &Handed, name: &TideName, loan: &LoanSp
 }
 
 fn is_borrowed(view: &View<'_>, handed: &Handed, loan: &LoanSpec) -> bool {
-    borrowed(view, handed, loan).is_some_and(|(_, over)| over.values().any(|amount| *amount > 0))
+    borrowed(view, handed, loan).is_some_and(|(running, over)| {
+        over.values().any(|amount| *amount > 0) || running.iter().any(|(_, one)| smaller::holds_places(one))
+    })
 }
 
 /// Whether something that a tide lent is not back yet.
@@ -223,18 +226,26 @@ fn reclaim(
     running.sort_by_cached_key(|(uid, workload)| (view.harm.hit_workload(uid).gpu_secs, workload.name.clone()));
     let on = Thing::Tide(tide.clone());
     let reason = Reason::Returning { tide: tide.clone(), due };
-    for (uid, workload) in running {
-        if over.values().all(|left| *left <= 0) {
-            break;
-        }
+    // When the time is up nobody is asked to go on with less: whoever holds too much leaves.
+    let may_shrink = view.now < hard_at;
+    for (uid, workload, gives) in givers(running, &mut over, may_shrink) {
         let pressure = Pressure { moves_work: true, hard_at: Some(hard_at), ..Pressure::default() };
         let wanted = format!("take back what {} borrowed of {} for {}", loan.to, loan.pool, workload.name);
         let mut made = Steps::new(purpose(&on, &reason, pressure));
-        let young = view.harm.tier_of(workload).and_then(|(_, tier)| {
+        let is_placed = !workload.nodes.is_empty();
+        let mut young = view.harm.tier_of(workload).and_then(|(_, tier)| {
             workload.reserved?.checked_add(tier.minimum_runtime.signed()).ok().map(|until| until.min(hard_at))
         });
-        suspend(view, &mut made, uid, workload, &[], false);
-        give_back(&mut over, workload);
+        if let Gives::Pods { keeps } = gives {
+            if keeps < workload.pods {
+                smaller::shrink(&mut made, uid, workload, keeps);
+            }
+            // What is left of it runs on, so nothing that it was promised is taken from it.
+            young = young.filter(|_| is_placed);
+        }
+        if gives == Gives::All || is_placed {
+            suspend(view, &mut made, uid, workload, &[], false);
+        }
         let course = Course {
             on: on.clone(),
             nodes: view.harm.workload_nodes(uid, workload).into_iter().cloned().collect(),
@@ -252,6 +263,56 @@ fn reclaim(
             None => draft.courses.push(course),
         }
     }
+}
+
+/// What a workload gives back of what it borrowed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Gives {
+    /// It goes on with these pods. Where Kueue gave it places it goes through its queue once, because it holds them for
+    /// the pods that are gone until then.
+    Pods {
+        keeps: u32,
+    },
+    All,
+}
+
+/// Who gives what, of work that is sorted by what it costs: first those that may be smaller as much as they can, then
+/// gangs as a whole, and those that were made smaller as a whole only where that is not enough.
+fn givers<'a>(
+    running: Running<'a>,
+    over: &mut BTreeMap<ResourceName, i64>,
+    may_shrink: bool,
+) -> Vec<(&'a WorkloadUid, &'a WorkloadSeen, Gives)> {
+    let (mut smaller, mut gangs) = (Vec::new(), Vec::new());
+    for (uid, workload) in running {
+        match smaller::keeps(workload, over).filter(|_| may_shrink) {
+            Some(keeps) => {
+                give_back_pods(over, workload, workload.pods - keeps);
+                smaller.push((uid, workload, Gives::Pods { keeps }));
+            }
+            None if smaller::holds_places(workload) => {
+                smaller.push((uid, workload, Gives::Pods { keeps: workload.pods }));
+            }
+            None => gangs.push((uid, workload, Gives::All)),
+        }
+    }
+    gangs.retain(|(_, workload, _)| {
+        let goes = over.values().any(|left| *left > 0);
+        if goes {
+            give_back(over, workload);
+        }
+        goes
+    });
+    for (_, workload, gives) in &mut smaller {
+        if over.values().any(|left| *left > 0)
+            && let Gives::Pods { keeps } = *gives
+        {
+            give_back_pods(over, workload, keeps);
+            *gives = Gives::All;
+        }
+    }
+    smaller.append(&mut gangs);
+    smaller
 }
 
 /// The nodes of a loan's pool that are still cut for it, and are asked back.
@@ -323,6 +384,14 @@ fn give_back(over: &mut BTreeMap<ResourceName, i64>, workload: &WorkloadSeen) {
     for (resource, amount) in &workload.requests {
         if let Some(left) = over.get_mut(resource) {
             *left -= amount;
+        }
+    }
+}
+
+fn give_back_pods(over: &mut BTreeMap<ResourceName, i64>, workload: &WorkloadSeen, pods: u32) {
+    for (resource, each) in &workload.per_pod {
+        if let Some(left) = over.get_mut(resource) {
+            *left -= each * i64::from(pods);
         }
     }
 }

@@ -54,9 +54,11 @@ pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
 fn moved(draft: &Draft) -> BTreeSet<WorkloadUid> {
     let actions = draft.courses.iter().flat_map(|course| &course.steps).map(|step| &step.action);
     let moved = actions.filter_map(|action| match action {
-        Action::Cluster(ClusterAction::Suspend { workload, .. } | ClusterAction::Ask { workload, .. }) => {
-            Some(workload.clone())
-        }
+        Action::Cluster(
+            ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Ask { workload, .. }
+            | ClusterAction::Shrink { workload, .. },
+        ) => Some(workload.clone()),
         _ => None,
     });
     moved.collect()

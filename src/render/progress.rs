@@ -89,9 +89,12 @@ pub fn step(step: &Step) -> String {
         Action::Cluster(
             ClusterAction::Ask { workload, .. }
             | ClusterAction::Suspend { workload, .. }
+            | ClusterAction::Shrink { workload, .. }
             | ClusterAction::Resume { workload },
         )
-        | Action::Await(Fact::Saved { workload, .. } | Fact::Released(workload)) => workload,
+        | Action::Await(Fact::Saved { workload, .. } | Fact::Released(workload) | Fact::Shrunk { workload, .. }) => {
+            workload
+        }
         _ => return text,
     };
     let name = step.id.as_str().split_once(':').and_then(|(_, rest)| rest.rsplit_once('@')).map(|(name, _)| name);
@@ -153,6 +156,7 @@ fn cluster(action: &ClusterAction) -> String {
         ClusterAction::Ask { workload, .. } => format!("ask workload {workload} to save its work"),
         ClusterAction::Suspend { workload, .. } => format!("suspend workload {workload}"),
         ClusterAction::Resume { workload } => format!("resume workload {workload}"),
+        ClusterAction::Shrink { workload, pods } => format!("shrink workload {workload} to {}", count(*pods, "pod")),
         ClusterAction::Evict { pods, force } => {
             let pods_count = count(u32::try_from(pods.len()).unwrap_or(u32::MAX), "pod");
             let first = pods
@@ -215,6 +219,7 @@ fn fact(fact: &Fact) -> String {
             format!("workload {workload} has saved its work, at most {}", length(*within_secs))
         }
         Fact::Released(workload) => format!("workload {workload} has let go of its nodes"),
+        Fact::Shrunk { workload, pods } => format!("workload {workload} has {}", count(*pods, "pod")),
         Fact::Unchanged { object, .. } => format!("{} is as it was", object.words()),
         Fact::Admitted { node, .. } => format!("{node} is admitted"),
         Fact::Ready(node) => format!("{node} is ready"),

@@ -130,6 +130,8 @@ pub enum Work {
 pub struct GangWish {
     pub quota: QuotaName,
     pub size: Size,
+    /// With how few pods it goes on.
+    pub fewest: Option<u32>,
     pub name: Option<String>,
     pub tier: Option<TierName>,
     pub save_secs: Option<u32>,

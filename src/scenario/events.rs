@@ -17,6 +17,8 @@ pub enum Happened<'a> {
     /// A gang lost its quota: Kueue's reason.
     Stopped(&'a NamespacedName, &'a str),
     Finished(&'a NamespacedName),
+    /// A gang goes on with fewer pods.
+    Shrunk(&'a NamespacedName, u32),
     /// A pod was told to go, through the eviction API or without asking it.
     Evicted {
         pod: &'a NamespacedName,
@@ -33,6 +35,7 @@ impl History {
             Happened::Admitted(gang) => (format!("gang {gang}"), "admitted".into()),
             Happened::Stopped(gang, why) => (format!("gang {gang}"), format!("stopped ({why})")),
             Happened::Finished(gang) => (format!("gang {gang}"), "finished".into()),
+            Happened::Shrunk(gang, pods) => (format!("gang {gang}"), format!("shrunk to {pods}")),
             Happened::Evicted { pod, forced: false } => (format!("pods {}", maker(pod)), "evicted".into()),
             Happened::Evicted { pod, forced: true } => (format!("pods {}", maker(pod)), "deleted".into()),
             Happened::Closed(node) => (format!("node {node}"), "closed".into()),
@@ -56,6 +59,7 @@ pub fn of(cluster: &ClusterState) -> History {
             Entry::Admitted { gang } => Happened::Admitted(gang),
             Entry::Stopped { gang, why } => Happened::Stopped(gang, why),
             Entry::Finished { gang } => Happened::Finished(gang),
+            Entry::Shrunk { gang, pods } => Happened::Shrunk(gang, *pods),
             Entry::Evicted { pod, forced } => Happened::Evicted { pod, forced: *forced },
             Entry::Closed { node } => Happened::Closed(node),
             Entry::Opened { node } => Happened::Opened(node),

@@ -52,7 +52,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("stillborn", "stillborn [N launches]"),
     (
         "submit",
-        "submit gang QUOTA GPUS|N x RESOURCE [named NAME] [tier T] [saves 2m|never] [works 4h] [together LEVEL], \
+        "submit gang QUOTA GPUS|N x RESOURCE [named NAME] [tier T] [saves 2m|never] [works 4h] [shrinks to N] [together LEVEL], \
          submit service NS/NAME N x [AMOUNT] RESOURCE [pool P] [pdb min|max N], or submit bare|daemon|mirror NS/NAME \
          [on SLOT]",
     ),
@@ -437,7 +437,8 @@ fn gang(words: &mut Words) -> Result<GangWish, Wrong> {
     };
     // Long enough to be waited for, short enough for every deadline.
     let save_secs = Some(60);
-    let mut wish = GangWish { quota, size, name: None, tier: None, save_secs, work_secs: None, level: None };
+    let mut wish =
+        GangWish { quota, size, fewest: None, name: None, tier: None, save_secs, work_secs: None, level: None };
     while let Some(word) = words.maybe() {
         match word.as_str() {
             "named" => wish.name = Some(words.next("a name")?),
@@ -445,6 +446,10 @@ fn gang(words: &mut Words) -> Result<GangWish, Wrong> {
             "saves" if words.take("never") => wish.save_secs = None,
             "saves" => wish.save_secs = Some(secs(words)?),
             "works" => wish.work_secs = Some(secs(words)?),
+            "shrinks" => {
+                words.must("to")?;
+                wish.fewest = Some(words.parse("number of pods")?);
+            }
             "together" => wish.level = Some(words.next("a level of the fabric")?),
             other => return Err(words.wrong(format!("`{other}` says nothing about a gang"))),
         }

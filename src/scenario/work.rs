@@ -88,7 +88,7 @@ fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
         }
     };
     spec.tier = wish.tier.clone().or_else(|| quota.tiers.first().cloned());
-    (spec.save_secs, spec.work_secs) = (wish.save_secs, wish.work_secs);
+    (spec.save_secs, spec.work_secs, spec.fewest) = (wish.save_secs, wish.work_secs, wish.fewest);
     if let Some(level) = &wish.level {
         let label = standing.levels.iter().find(|known| known.name.as_str() == level);
         let declared = standing.declared.is_some();

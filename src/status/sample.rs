@@ -274,6 +274,7 @@ fn workload(name: &str, queue: &str, nodes: u32, now: Timestamp) -> WorkloadSeen
         active: true,
         marks: BTreeMap::new(),
         pods: nodes.max(1),
+        fewest: None,
         requests: BTreeMap::from([("nvidia.com/gpu".into(), i64::from(nodes) * 8)]),
         per_pod: BTreeMap::new(),
         required_level: None,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::controlplane::objects::{cluster_queue, flavor, local_queue, namespace};
 use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, is_true, shared};
+use super::recorded::recorded;
 use super::whole::{fleet, pods, tidewright};
 
 const NAME: &str = "adopts";
@@ -69,6 +70,10 @@ fn a_queue_is_adopted_by_name_with_its_work_and_others_setups_are_left_alone() {
     let planned = String::from_utf8_lossy(&planned.get_output().stdout).into_owned();
     assert!(planned.contains("was somebody else's: the Quota takes it over"), "{planned}");
     tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]);
+    // The old flavor has no topology and ours has one: what that means for new work is said, with the way out.
+    let waits = tidewright(&plane, directory.path(), &["plan"]);
+    let waits = String::from_utf8_lossy(&waits.get_output().stdout).into_owned();
+    assert!(waits.contains("kueue.x-k8s.io/podset-unconstrained-topology"), "{waits}");
 
     let new = queue(&plane, OLD);
     assert_eq!(new["metadata"]["uid"], old["metadata"]["uid"], "taken over, not made anew");
@@ -83,5 +88,35 @@ fn a_queue_is_adopted_by_name_with_its_work_and_others_setups_are_left_alone() {
     assert_eq!(look(), before, "what no document names is as it was");
     assert_eq!(pods(&plane, "adopts-others").len(), 1);
 
+    // New work is let in by what the documents say: at once where it asks to be placed, else when the old one has ended.
+    let job = |name: &str| {
+        let mut job = gang(NAME, name, "main", 1, 8);
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
+        job
+    };
+    let mut placed = job("placed");
+    placed["spec"]["template"]["metadata"]["annotations"]["kueue.x-k8s.io/podset-unconstrained-topology"] =
+        json!("true");
+    plane.api.create(&placed).unwrap();
+    eventually("both run", 120, || (pods(&plane, NAME).len() == 2).then_some(()));
+    plane.api.create(&job("plain")).unwrap();
+    let said = eventually("the other one is told why it waits", 60, || {
+        recorded(&plane, &[NAME.to_owned()].into()).get(&(NAME.to_owned(), "plain".to_owned()))?.waits.clone()
+    });
+    assert!(said.contains("supports only TopologyAwareScheduling"), "{said}");
+    let old_job = format!("/apis/batch/v1/namespaces/{NAME}/jobs/before?propagationPolicy=Background");
+    plane.api.delete(&old_job);
+    eventually("the old one is gone", 60, || (pods(&plane, NAME).len() == 1).then_some(()));
+    // Kueue forgets what ended a moment after its pods did.
+    eventually("the queue is as the documents say", 120, || {
+        let ended = tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]);
+        (ended.get_output().status.code() == Some(0)).then_some(())
+    });
+    let mut last = queue(&plane, OLD);
+    assert_eq!((&last["spec"]["cohortName"], &last["metadata"]["uid"]), (&json!(NAME), &old["metadata"]["uid"]));
+    let flavors = last["spec"]["resourceGroups"][0]["flavors"].take();
+    assert_eq!(flavors.as_array().unwrap().iter().map(|one| &one["name"]).collect::<Vec<_>>(), [NAME]);
+    eventually("the one that waited runs", 120, || (pods(&plane, NAME).len() == 2).then_some(()));
+    assert_eq!(look(), before);
     plane.end_jobs(&[NAME.to_owned(), "adopts-others".to_owned()].into());
 }

@@ -146,7 +146,7 @@ impl Drain {
 
     /// Until it says this.
     fn says(&mut self, words: &str) {
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_secs(180);
         while !self.told().contains(words) {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none() && Instant::now() < until, "{words}: {ended:?}: {}", self.told());
@@ -156,7 +156,7 @@ impl Drain {
 
     /// Its exit code.
     fn ends(&mut self) -> i32 {
-        let until = Instant::now() + Duration::from_secs(90);
+        let until = Instant::now() + Duration::from_secs(270);
         loop {
             if let Some(ended) = self.child.try_wait().unwrap() {
                 return ended.code().unwrap();

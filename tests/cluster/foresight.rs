@@ -271,7 +271,7 @@ impl Stage<'_> {
     fn settled(&self) -> BTreeMap<JobName, Recorded> {
         let began = Instant::now();
         let (mut last, mut since) = (recorded(self.plane, &self.namespaces), Instant::now());
-        while since.elapsed() < QUIET && began.elapsed() < Duration::from_secs(180) {
+        while since.elapsed() < QUIET && began.elapsed() < Duration::from_secs(360) {
             std::thread::sleep(Duration::from_millis(500));
             let now = recorded(self.plane, &self.namespaces);
             let round: BTreeSet<&String> =

@@ -181,6 +181,15 @@ fn pods_that_run_together_are_seen_as_one_whoever_made_them() {
         let line = page.lines().find(|line| line.contains(&format!("{NAME}/{name}")) && line.contains("2 nodes"));
         assert!(line.is_some(), "{name}: {page}");
     }
+
+    // Whoever does it takes each of them whole, from both nodes, and of those that stand for themselves only the one here.
+    let done = tidewright(&plane, directory.path(), &["drain", "gangs-0", "--yes", "--force", "--wait", "3m"]);
+    assert_eq!(done.get_output().status.code(), Some(0), "{}", String::from_utf8_lossy(&done.get_output().stderr));
+    let name_of = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
+    let made: BTreeSet<String> = written.iter().map(name_of).collect();
+    let left: BTreeSet<String> = pods(&plane, NAME).iter().map(name_of).filter(|name| made.contains(name)).collect();
+    assert_eq!(left, ["loose-1".to_owned()].into());
+    tidewright(&plane, directory.path(), &["undrain", "gangs-0"]).code(0);
     plane.api.delete(&format!("/api/v1/namespaces/{NAME}/pods"));
     plane.end_jobs(&[NAME.to_owned()].into());
 }

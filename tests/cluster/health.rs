@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -63,7 +64,7 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn sick_nodes_are_taken_out_up_to_the_limit_with_their_gangs_moved_whole() {
+fn sick_nodes_are_taken_out_up_to_the_limit_with_their_gangs_moved_whole_and_come_back() {
     let Some(plane) = shared() else { return };
     let nodes = GpuNodes::new(NAME, 4).label("rack", NAME);
     plane.add_nodes(&nodes);
@@ -126,5 +127,24 @@ fn sick_nodes_are_taken_out_up_to_the_limit_with_their_gangs_moved_whole() {
     assert!(held.contains("health limit") && held.contains(second.as_str()), "{held}");
     assert!(!is_closed(&plane, second));
 
+    // Whoever comes back is let in when it has passed its tests again; then there is room for the other one.
+    says(&plane, sick, "SysLogsXIDError", "False", "");
+    says(&plane, sick, "GpuAcceptance", "False", "tests run");
+    assert_eq!(run(&["return", sick]).0, Some(0));
+    let waiting = start(&plane, directory.path());
+    for _ in 0..40 {
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(is_closed(&plane, sick), "its tests are not over");
+    }
+    says(&plane, sick, "GpuAcceptance", "True", "passed");
+    waiting.ends();
+    // As an operator goes on; what is held by then comes with one of the next rounds.
+    eventually("one is back, and there is room for the other", 180, || {
+        let done = !is_closed(&plane, sick) && is_closed(&plane, second);
+        done.then_some(()).or_else(|| {
+            apply();
+            None
+        })
+    });
     plane.end_jobs(&[NAME.to_owned()].into());
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tidewright::compile::compile;
 
-use super::super::controlplane::{Controlplane, GpuNodes, Settings, eventually};
+use super::super::controlplane::{Controlplane, GpuNodes, eventually, shared};
 use super::{namespace, target};
 
 const DOCUMENTS: &str = "kind: NodePool
@@ -78,7 +78,7 @@ fn bound(plane: &Controlplane, name: &str, count: usize) -> BTreeMap<String, usi
 
 #[test]
 fn packed_pods_fill_nodes_and_spread_ones_do_not() {
-    let Some(plane) = Controlplane::start(Settings::default()) else { return };
+    let Some(plane) = shared() else { return };
     plane.api.create(&namespace("scores")).unwrap();
     for rack in ["packed", "loose", "default", "sliced"] {
         plane.add_nodes(&GpuNodes::new(rack, 4).label("rack", rack));
@@ -132,4 +132,5 @@ fn packed_pods_fill_nodes_and_spread_ones_do_not() {
             conditions.iter().any(|one| one["reason"] == "Unschedulable").then_some(())
         });
     }
+    plane.stop("second");
 }

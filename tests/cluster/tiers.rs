@@ -2,11 +2,12 @@
 //! asks and however, and leaves everybody else alone.
 
 use serde_json::{Value, json};
+use tidewright::provider::Cluster;
 
 use super::super::controlplane::api::Refused;
-use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, shared};
-use super::namespace;
+use super::super::controlplane::{Controlplane, GpuNodes, block, eventually, gang, shared};
 use super::whole::{fleet, tidewright};
+use super::{cluster, namespace, target};
 
 const NAME: &str = "doors";
 
@@ -58,6 +59,7 @@ fn work_that_asks_for_a_tier_of_others_is_refused_at_the_door() {
     // The team's own tier, no tier at all, and classes that are no tiers.
     plane.api.create(&job("own", Some(NAME))).unwrap();
     plane.api.create(&job("none", None)).unwrap();
+    by_class_alone(&plane);
     is_refused(plane.api.merge(
         &format!("/apis/batch/v1/namespaces/{NAME}/jobs/own"),
         &json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "doors-production"}}}),
@@ -65,6 +67,25 @@ fn work_that_asks_for_a_tier_of_others_is_refused_at_the_door() {
     // What it may not have, others may.
     elsewhere(&plane);
     plane.end_jobs(&[NAME.to_owned()].into());
+}
+
+/// Who asks for a tier by the class of its pods and by nothing else is in it: for Kueue, for the scheduler and for us.
+fn by_class_alone(plane: &Controlplane) {
+    let mut own = job("by-own-class", None);
+    own["spec"]["template"]["spec"]["priorityClassName"] = json!(NAME);
+    let made = plane.api.create(&own).unwrap();
+    let rank = plane.api.get(&format!("/apis/scheduling.k8s.io/v1/priorityclasses/{NAME}")).unwrap()["value"].clone();
+    let path = format!("/apis/kueue.x-k8s.io/v1beta2/namespaces/{NAME}/workloads");
+    let found = eventually("Kueue knows it", 60, || {
+        let its = |one: &Value| one["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"];
+        plane.api.list(&path).into_iter().find(its)
+    });
+    assert_eq!(found["spec"]["priority"], rank);
+    let documents = "kind: PreemptionTier\nmetadata: {name: doors}\nspec: {rank: 1}\n";
+    let seen = block(cluster(plane, NAME).observe(&target(NAME, documents)));
+    let uid = found["metadata"]["uid"].as_str().unwrap();
+    let ours = &seen.workloads.whole().expect("all workloads were read")[uid];
+    assert_eq!((ours.tier.as_ref().map(|tier| tier.as_str()), json!(ours.priority)), (Some(NAME), rank));
 }
 
 fn elsewhere(plane: &Controlplane) {

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -77,33 +77,58 @@ struct Ports {
     kwok: u16,
 }
 
-/// A whole control plane at work is as much as a small machine carries, and fleets that are applied at once would write
-/// the same objects: whoever does such a thing has the floor alone, however many tests run at a time.
-static FLOOR: Mutex<()> = Mutex::new(());
+/// So many tests may each have a whole control plane at work. They mostly wait, so that two of them keep a machine of
+/// two cores busy, and more would only be in each other's way. Fleets that are applied to one cluster at once would write
+/// the same objects, so each floor has a shared control plane of its own.
+const FLOORS: usize = 2;
 
-type Floor = MutexGuard<'static, ()>;
-
-fn floor() -> Floor {
-    FLOOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+struct Floor {
+    number: usize,
 }
 
-/// One control plane for all tests of this process that do not disturb it: names apart, nothing restarted. It lives
-/// until the process ends, and then its watchdogs end it.
+static TAKEN: Mutex<[bool; FLOORS]> = Mutex::new([false; FLOORS]);
+static LEFT: Condvar = Condvar::new();
+
+/// Waits until a floor is free, and takes the first one.
+fn floor() -> Floor {
+    let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    loop {
+        if let Some(number) = taken.iter().position(|taken| !taken) {
+            taken[number] = true;
+            return Floor { number };
+        }
+        taken = LEFT.wait(taken).unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[self.number] = false;
+        LEFT.notify_one();
+    }
+}
+
+/// A control plane for all tests of this process that do not disturb it: names apart, nothing restarted. It lives until
+/// the process ends, and then its watchdogs end it. Which of them a test gets depends on who is first: what one test
+/// leaves another one may find, or not.
 pub fn shared() -> Option<Shared> {
     folder()?;
     let floor = floor();
-    Some(Shared { plane: beside()?.plane, _floor: Some(floor) })
+    Some(Shared { plane: of_floor(floor.number), _floor: Some(floor) })
 }
 
-/// The same one without the floor, for tests that apply no fleet and mostly wait.
+/// The first of them without a floor, for tests that apply no fleet and mostly wait.
 pub fn beside() -> Option<Shared> {
-    static SHARED: OnceLock<Option<Controlplane>> = OnceLock::new();
     folder()?;
+    Some(Shared { plane: of_floor(0), _floor: None })
+}
+
+fn of_floor(number: usize) -> &'static Controlplane {
+    static SHARED: [OnceLock<Option<Controlplane>>; FLOORS] = [const { OnceLock::new() }; FLOORS];
     // What cannot start is not tried again by each of a hundred tests.
     let start = || std::panic::catch_unwind(|| Controlplane::launch(Settings::with_pod_groups())).ok().flatten();
-    let plane = SHARED.get_or_init(start).as_ref();
-    let plane = plane.expect("the shared control plane did not start; the first test that asked for it says why");
-    Some(Shared { plane, _floor: None })
+    let plane = SHARED[number].get_or_init(start).as_ref();
+    plane.expect("the shared control plane did not start; the first test that asked for it says why")
 }
 
 /// The shared control plane in the hands of one test.

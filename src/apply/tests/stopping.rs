@@ -70,6 +70,7 @@ fn a_freeze_of_a_node_stops_the_gang_that_is_on_it() {
         active: true,
         marks: Default::default(),
         pods: 2,
+        fewest: None,
         requests: Default::default(),
         per_pod: Default::default(),
         required_level: None,

@@ -339,6 +339,7 @@ impl Bench {
             active: true,
             marks: BTreeMap::new(),
             pods: u32::try_from(on.len()).unwrap(),
+            fewest: None,
             requests: BTreeMap::new(),
             per_pod: BTreeMap::new(),
             required_level: None,

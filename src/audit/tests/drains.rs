@@ -361,3 +361,22 @@ fn updates_disturb_work_only_where_the_pool_lets_them() {
         if open { bench.passes() } else { bench.breaks(WHEN, "no window") }
     }
 }
+
+#[test]
+fn only_what_may_be_smaller_is_made_smaller_and_only_for_a_tide() {
+    const SMALLER: &str = "only what may be smaller";
+    let back = || Reason::Returning { tide: "nightly".into(), due: crate::fleet::testing::at(NOON) };
+    let bench = |fewest: Option<u32>, pods: u32, reason: Reason| {
+        let mut bench = Bench::settled(NOON);
+        bench.gang("bert", "vision", "research", &[("train", 3), ("train", 4)]);
+        bench.workload("bert", |workload| workload.fewest = fewest);
+        let action = ClusterAction::Shrink { workload: "bert".into(), pods };
+        bench.step("shrink bert", Action::Cluster(action), reason, &[]);
+        bench
+    };
+    bench(Some(1), 1, back()).passes();
+    bench(None, 1, back()).breaks(SMALLER, "all its pods or not at all");
+    bench(Some(2), 1, back()).breaks(SMALLER, "needs 2 pods");
+    bench(Some(1), 2, back()).breaks(SMALLER, "not fewer");
+    bench(Some(1), 1, Reason::Outdated).breaks(SMALLER, "no tide asks for it");
+}

@@ -36,6 +36,7 @@ fn runs(name: &str, queue: &str) -> WorkloadSeen {
         active: true,
         marks: BTreeMap::new(),
         pods: 1,
+        fewest: None,
         per_pod: requests.clone(),
         requests,
         required_level: None,
@@ -161,6 +162,17 @@ fn a_flavor_stays_listed_while_work_is_on_it() {
     assert_eq!(names, [("burst", "8"), ("train", "0")]);
     let desired = staged(&after, &there(&before, &[]));
     assert_eq!((waits(&desired).len(), &desired.objects[0].body), (0, &crate::effect::canonical(&after[0].1)));
+}
+
+#[test]
+fn what_a_flavor_without_a_topology_keeps_out_is_said() {
+    let after = [(VISION, queue(Some("all"), &[("burst", 8)]))];
+    let said = |flavor: Value| {
+        let before = [(VISION, queue(Some("all"), &[("train", 8)])), ("ResourceFlavor/train", json!({"spec": flavor}))];
+        waits(&staged(&after, &there(&before, &["vision"])))
+    };
+    assert!(said(json!({}))[0].contains("podset-unconstrained-topology"));
+    assert_eq!(said(json!({"topologyName": "efa"})), ["ClusterQueue vision without train: vision/run-0"]);
 }
 
 #[test]

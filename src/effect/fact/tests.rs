@@ -126,6 +126,7 @@ fn workload(reserved: bool, saved: Option<Timestamp>) -> BTreeMap<WorkloadUid, W
         active: true,
         marks: BTreeMap::new(),
         pods: 1,
+        fewest: None,
         requests: BTreeMap::new(),
         per_pod: BTreeMap::new(),
         required_level: None,

@@ -70,6 +70,10 @@ pub fn workload(namespace: &str, name: &str) -> String {
     format!("{}/{name}", workloads(Some(namespace)))
 }
 
+pub fn job(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", below("/apis/batch/v1", Some(namespace), "jobs"))
+}
+
 pub fn claims(version: &str, namespace: Option<&str>) -> String {
     below(&format!("/apis/resource.k8s.io/{version}"), namespace, "resourceclaims")
 }

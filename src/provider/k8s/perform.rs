@@ -16,7 +16,9 @@ use super::slim::page;
 use super::wire::{Failure, Wire};
 use super::workloads::{self, Links};
 use super::{K8s, write};
-use crate::effect::marks::{ASKED, CORDON, DRAIN_TAINT, MIG_CONFIG, Mark, PLUGIN_CONFIG, SUSPENDED, ordered_since};
+use crate::effect::marks::{
+    ASKED, CORDON, DRAIN_TAINT, MIG_CONFIG, Mark, PLUGIN_CONFIG, SHRUNK_FROM, SUSPENDED, ordered_since,
+};
 use crate::effect::{ClusterAction, LaidOut};
 use crate::fleet::launch::{Taint, TaintEffect};
 use crate::ids::{NamespacedName, NodeName, WorkloadUid};
@@ -43,6 +45,7 @@ pub async fn perform(k8s: &K8s, action: &ClusterAction) -> Result<Done, Provider
         ClusterAction::Ask { workload, mark } => ask(k8s, workload, &stamped(k8s, mark)).await?,
         ClusterAction::Suspend { workload, mark } => suspend(k8s, workload, mark).await?,
         ClusterAction::Resume { workload } => resume(k8s, workload).await?,
+        ClusterAction::Shrink { workload, pods } => shrink(k8s, workload, *pods).await?,
         ClusterAction::Evict { pods, force } => return evict(k8s, pods, *force).await,
         ClusterAction::Cut { node, laid_out, flip, over } => cut(k8s, node, laid_out, *flip, over).await?,
     }
@@ -277,6 +280,44 @@ async fn resume(k8s: &K8s, uid: &WorkloadUid) -> Result<(), ProviderError> {
     if was_asked { held.tell_pods(k8s, ASKED, None).await } else { Ok(()) }
 }
 
+/// Lowers the parallelism of the Job behind a workload, which Kueue follows. How many pods it had is written on it.
+async fn shrink(k8s: &K8s, uid: &WorkloadUid, pods: u32) -> Result<(), ProviderError> {
+    let held = workload(k8s, uid).await?;
+    let owners = held.value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let job = owners.filter(|owner| owner["apiVersion"] == "batch/v1" && owner["kind"] == "Job").find_map(|owner| {
+        let name = owner["name"].as_str()?;
+        Some(kinds::job(held.name.namespace.as_str(), name))
+    });
+    let Some(path) = job else {
+        return Err(ProviderError::new(Class::Other, format!("{} belongs to no Job", held.name)));
+    };
+    let job = object(&k8s.wire, &path).await?;
+    // The count of any other Job is all of it: Kueue would start it anew with fewer.
+    if job["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] != "true" {
+        return Err(ProviderError::new(Class::Other, format!("the Job of {} may not be smaller", held.name)));
+    }
+    let Some(mut patch) = smaller(&job, pods) else { return Ok(()) };
+    patch["metadata"]["resourceVersion"] = job["metadata"]["resourceVersion"].clone();
+    k8s.wire.merge(&path, &patch).await?;
+    Ok(())
+}
+
+/// A Job whose pods are numbered has as many completions as pods, or more, and the two move together.
+fn smaller(job: &Value, pods: u32) -> Option<Value> {
+    let spec = &job["spec"];
+    let before = spec["parallelism"].as_u64().unwrap_or(1);
+    if before <= u64::from(pods) {
+        return None;
+    }
+    let mut patch = json!({"spec": {"parallelism": pods}});
+    if spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"] {
+        patch["spec"]["completions"] = json!(pods);
+    }
+    let known = job["metadata"]["annotations"][SHRUNK_FROM].as_str().map(str::to_owned);
+    patch["metadata"] = json!({"annotations": {SHRUNK_FROM: known.unwrap_or_else(|| before.to_string())}});
+    Some(patch)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +348,22 @@ mod tests {
             node["spec"]["unschedulable"] = json!(true);
         }
         node
+    }
+
+    #[test]
+    fn a_job_is_made_smaller_with_its_numbers_and_remembers_how_large_it_was() {
+        let job = |spec: Value| json!({"metadata": {}, "spec": spec});
+        let noted = json!({"annotations": {SHRUNK_FROM: "8"}});
+        let indexed = job(json!({"parallelism": 8, "completions": 8, "completionMode": "Indexed"}));
+        let patch = smaller(&indexed, 3).unwrap();
+        assert_eq!(patch, json!({"metadata": noted, "spec": {"parallelism": 3, "completions": 3}}));
+        let queue = job(json!({"parallelism": 8, "completionMode": "NonIndexed"}));
+        assert_eq!(smaller(&queue, 3).unwrap()["spec"], json!({"parallelism": 3}));
+        let long = job(json!({"parallelism": 8, "completions": 100, "completionMode": "Indexed"}));
+        assert_eq!(smaller(&long, 3).unwrap()["spec"], json!({"parallelism": 3}), "the rest of its numbers follow");
+        let again = merged(&indexed, &patch);
+        assert_eq!(smaller(&again, 2).unwrap()["metadata"], noted, "it had eight");
+        assert_eq!(smaller(&again, 3), None);
     }
 
     #[test]

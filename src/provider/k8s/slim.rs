@@ -24,10 +24,11 @@ pub struct Pairs<'a>(pub Vec<(Text<'a>, Text<'a>)>);
 pub struct Notes<'a>(pub Vec<(Text<'a>, Text<'a>)>);
 
 /// Annotations that are kept begin with one of these.
-const NOTES: [&str; 5] = [
+const NOTES: [&str; 6] = [
     "tidewright.dev/",
     "kubernetes.io/config.mirror",
     "kueue.x-k8s.io/workload",
+    "kueue.x-k8s.io/elastic-job",
     "scheduling.k8s.io/group-name",
     "pod-group-name",
 ];

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::pods::{PodSpec, requests};
 use super::slim::{Condition, Meta, Pairs, Text};
-use crate::effect::marks::{ASKED, SAVED, SUSPENDED};
+use crate::effect::marks::{ASKED, FEWEST, SAVED, SUSPENDED};
 use crate::ids::{NamespacedName, NodeName, ResourceName, WorkloadUid};
 use crate::observed::WorkloadSeen;
 
@@ -59,6 +59,8 @@ struct PodSet<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Template<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
     #[serde(borrow)]
     spec: PodSpec<'a>,
 }
@@ -179,7 +181,8 @@ pub fn found(workload: &Workload<'_>) -> Found {
     let (mut pods, mut sum, mut per_pod) = (0, BTreeMap::new(), BTreeMap::new());
     for set in &spec.pod_sets {
         let admitted = assignments().find(|one| one.name == set.name).and_then(|one| one.count);
-        let count = admitted.unwrap_or(set.count);
+        // Fewer than it was admitted with, where it was made smaller since.
+        let count = admitted.map_or(set.count, |admitted| admitted.min(set.count));
         pods += count;
         for (resource, amount) in requests(&set.template.spec) {
             let one: &mut i64 = per_pod.entry(resource.clone()).or_default();
@@ -203,6 +206,7 @@ pub fn found(workload: &Workload<'_>) -> Found {
         active: spec.active.unwrap_or(true),
         marks: marks.collect(),
         pods,
+        fewest: fewest(workload),
         requests: sum,
         per_pod,
         required_level: topology().find_map(|asked| level(asked.required.as_ref())),
@@ -221,6 +225,16 @@ pub fn found(workload: &Workload<'_>) -> Found {
         local_queue: spec.queue_name.as_str().into(),
         owners: owners.map(|owner| (owner.uid.as_str().into(), owner.name.as_str().into())).collect(),
     }
+}
+
+/// With how few pods a workload goes on. Kueue lets the count of pods of some Jobs be lowered while they run; of other
+/// kinds, and of those with several sets of pods, nobody knows which pods could go.
+fn fewest(workload: &Workload<'_>) -> Option<u32> {
+    let meta = &workload.metadata;
+    let is_job = meta.owner_references.iter().flatten().any(|owner| owner.controller && owner.kind.as_str() == "Job");
+    let [set] = workload.spec.pod_sets.as_slice() else { return None };
+    let said = set.template.metadata.note(FEWEST).and_then(|text| text.parse().ok());
+    (is_job && meta.note("kueue.x-k8s.io/elastic-job") == Some("true")).then(|| said.unwrap_or(1))
 }
 
 /// Pods on each node. Where the lowest level is no node, nobody knows which it is.
@@ -257,8 +271,13 @@ impl Links {
     pub fn add(&mut self, found: &Found) {
         let namespace = found.seen.name.namespace.as_str();
         for (uid, name) in &found.owners {
+            let made_for = NamespacedName::new(namespace, name);
+            // A job that became larger has a second workload, and the first one is over.
+            if found.seen.finished && self.owners.contains_key(uid) {
+                continue;
+            }
             self.owners.insert(uid.clone(), found.uid.clone());
-            self.made_for.insert(NamespacedName::new(namespace, name), found.uid.clone());
+            self.made_for.insert(made_for, found.uid.clone());
         }
         self.names.insert(found.seen.name.clone(), found.uid.clone());
     }
@@ -311,6 +330,22 @@ mod tests {
         let text = WORKLOAD.replace("\"WorkloadPriorityClass\"", "\"PriorityClass\"");
         assert_ne!(text, WORKLOAD);
         assert_eq!(found(&serde_json::from_str(&text).unwrap()).seen.tier, Some("research".into()));
+    }
+
+    #[test]
+    fn a_job_that_may_be_smaller_says_so_and_holds_what_it_has_left() {
+        assert_eq!(sample().seen.fewest, None);
+        let mut workload: serde_json::Value = serde_json::from_str(WORKLOAD).unwrap();
+        workload["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true".into();
+        let read = |value: &serde_json::Value| found(&serde_json::from_str(&value.to_string()).unwrap()).seen;
+        assert_eq!(read(&workload).fewest, Some(1));
+        workload["spec"]["podSets"][0]["template"]["metadata"]["annotations"][FEWEST] = "2".into();
+        workload["spec"]["podSets"][0]["count"] = 3.into();
+        let seen = read(&workload);
+        assert_eq!((seen.fewest, seen.pods, seen.requests["nvidia.com/gpu"]), (Some(2), 3, 24), "admitted with 4");
+        assert_eq!(seen.nodes.values().sum::<u32>(), 4, "its places are kept");
+        workload["metadata"]["ownerReferences"][0]["kind"] = "RayJob".into();
+        assert_eq!(read(&workload).fewest, None);
     }
 
     #[test]

@@ -107,6 +107,7 @@ impl Deed<'_> {
                 ClusterAction::Ask { .. } => "ask",
                 ClusterAction::Suspend { .. } => "suspend",
                 ClusterAction::Resume { .. } => "resume",
+                ClusterAction::Shrink { .. } => "shrink",
                 ClusterAction::Evict { .. } => "evict",
                 ClusterAction::Cut { .. } => "cut",
             },
@@ -141,6 +142,7 @@ impl Deed<'_> {
                 ClusterAction::Ask { workload, .. }
                 | ClusterAction::Suspend { workload, .. }
                 | ClusterAction::Resume { workload } => workload.to_string(),
+                ClusterAction::Shrink { workload, pods } => format!("{workload} to {pods} pods"),
                 ClusterAction::Evict { pods, force } => {
                     let names: Vec<String> = pods.iter().map(|(pod, _)| pod.to_string()).collect();
                     format!("{}{}", names.join(" "), if *force { " by force" } else { "" })

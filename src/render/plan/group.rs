@@ -274,7 +274,9 @@ fn kind(shown: &Shown<'_>, steps: &[&Step]) -> Kind {
         return Kind::Claim;
     }
     use ClusterAction as To;
-    if cluster(|action| matches!(action, To::Cordon { .. } | To::Suspend { .. } | To::Evict { .. } | To::Ask { .. })) {
+    if cluster(|action| {
+        matches!(action, To::Cordon { .. } | To::Suspend { .. } | To::Shrink { .. } | To::Evict { .. } | To::Ask { .. })
+    }) {
         return Kind::Drain;
     }
     if cloud(|action| matches!(action, CloudAction::Reserve(_))) {

@@ -26,6 +26,7 @@ pub fn action_name(action: &Action) -> &'static str {
             ClusterAction::Ask { .. } => "ask_to_save",
             ClusterAction::Suspend { .. } => "suspend",
             ClusterAction::Resume { .. } => "resume",
+            ClusterAction::Shrink { .. } => "shrink",
             ClusterAction::Evict { .. } => "evict",
             ClusterAction::Cut { .. } => "cut",
         },

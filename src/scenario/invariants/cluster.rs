@@ -194,9 +194,9 @@ fn touched(scene: &Scene<'_>, action: &ClusterAction) -> BTreeSet<NodeName> {
         | ClusterAction::Cordon { node, .. }
         | ClusterAction::Uncordon { node }
         | ClusterAction::Cut { node, .. } => BTreeSet::from([node.clone()]),
-        ClusterAction::Ask { workload, .. } | ClusterAction::Suspend { workload, .. } => {
-            scene.nodes_of(workload).cloned().collect()
-        }
+        ClusterAction::Ask { workload, .. }
+        | ClusterAction::Suspend { workload, .. }
+        | ClusterAction::Shrink { workload, .. } => scene.nodes_of(workload).cloned().collect(),
         ClusterAction::Evict { pods, .. } => {
             let uids: BTreeSet<&Uid> = pods.iter().map(|(_, uid)| uid).collect();
             let hit = scene.seen.pods.seen().iter().filter(|pod| uids.contains(&pod.uid));

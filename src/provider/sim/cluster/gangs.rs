@@ -37,6 +37,9 @@ pub struct GangSpec {
     /// The WorkloadPriorityClass.
     pub tier: Option<TierName>,
     pub pods: u32,
+    /// With how few pods it goes on; none: all of them or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fewest: Option<u32>,
     pub template: PodTemplate,
     pub required_level: Option<String>,
     pub preferred_level: Option<String>,
@@ -102,6 +105,7 @@ impl GangSpec {
             queue: queue.into(),
             tier: None,
             pods,
+            fewest: None,
             template: PodTemplate { requests, ..PodTemplate::default() },
             required_level: None,
             preferred_level: None,
@@ -228,6 +232,25 @@ impl ClusterState {
         Ok(())
     }
 
+    /// The job's parallelism is lowered: its controller ends the pods beyond, those with the highest numbers first. As in a
+    /// real Kueue the quota is free at once, and the places are kept until the gang is admitted anew.
+    pub(super) fn shrink(&mut self, uid: &WorkloadUid, pods: u32) -> Result<(), ProviderError> {
+        let gang = self.gangs.get_mut(uid).ok_or_else(|| absent(&format!("workloads.kueue.x-k8s.io \"{uid}\"")))?;
+        if gang.spec.fewest.is_none() || pods >= gang.spec.pods {
+            return Ok(());
+        }
+        gang.spec.pods = pods;
+        let name = gang.spec.name.clone();
+        let mut active: Vec<NamespacedName> =
+            self.pods.of(&name).filter(|(_, pod)| pod.is_active()).map(|(name, _)| name.clone()).collect();
+        for pod in active.split_off(active.len().min(pods as usize)) {
+            self.delete_pod(&pod);
+        }
+        self.note(Entry::Shrunk { gang: name, pods });
+        self.poke_kueue(PROMPT);
+        Ok(())
+    }
+
     /// `spec.active` set by somebody else.
     pub fn set_active(&mut self, now: Timestamp, uid: &WorkloadUid, active: bool) -> Result<(), ProviderError> {
         self.tick(now);
@@ -312,7 +335,7 @@ impl ClusterState {
     /// The Job controller makes the pods that are missing, each for the node that Kueue chose.
     pub(super) fn fill_gang(&mut self, uid: &WorkloadUid) {
         let Some(gang) = self.gangs.get(uid).filter(|gang| gang.runs()) else { return };
-        let (name, template) = (gang.spec.name.clone(), self.gang_template(gang));
+        let (name, template, gang_pods) = (gang.spec.name.clone(), self.gang_template(gang), gang.spec.pods);
         let failed: Vec<_> =
             self.pods.of(&name).filter(|(_, pod)| pod.is_over()).map(|(name, _)| name.clone()).collect();
         let wanted: Vec<(Option<NodeName>, u32)> = match &gang.held {
@@ -324,9 +347,14 @@ impl ClusterState {
         for pod in failed {
             self.pods.remove(&pod);
         }
+        let active = self.pods.of(&name).filter(|(_, pod)| pod.is_active()).count();
+        // One that was made smaller has places for more.
+        let mut missing = (gang_pods as usize).saturating_sub(active);
         for (node, pods) in wanted {
             let there = self.pods.of(&name).filter(|(_, pod)| pod.is_active() && pod.pinned == node).count();
-            for _ in there..pods as usize {
+            let made = (pods as usize).saturating_sub(there).min(missing);
+            missing -= made;
+            for _ in 0..made {
                 let (pod_name, pod_uid) = self.pod_name(&name);
                 let mut pod = Pod::new(pod_uid, Owner::Gang(uid.clone()), &name, template.clone(), self.now);
                 pod.pinned = node.clone();

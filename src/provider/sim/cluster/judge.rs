@@ -64,6 +64,11 @@ pub enum Entry {
     Finished {
         gang: NamespacedName,
     },
+    /// A gang was made smaller.
+    Shrunk {
+        gang: NamespacedName,
+        pods: u32,
+    },
     /// Somebody cordoned a node, or lifted its cordon.
     Closed {
         node: NodeName,

@@ -30,6 +30,7 @@ impl ClusterState {
             ClusterAction::Ask { workload, mark } => self.ask(workload, mark)?,
             ClusterAction::Suspend { workload, mark } => self.suspend(workload, mark)?,
             ClusterAction::Resume { workload } => self.resume(workload)?,
+            ClusterAction::Shrink { workload, pods } => self.shrink(workload, *pods)?,
             ClusterAction::Evict { pods, force } => return Ok(self.evict_all(pods, *force)),
             ClusterAction::Cut { node, laid_out, flip, over } => self.order_cut(node, laid_out, *flip, over)?,
         }

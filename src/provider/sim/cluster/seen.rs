@@ -138,6 +138,7 @@ impl ClusterState {
             active: gang.active,
             marks: gang.marks.clone(),
             pods: gang.spec.pods,
+            fewest: gang.spec.fewest,
             requests: requests.collect(),
             per_pod,
             required_level: gang.spec.required_level.clone(),

@@ -16,6 +16,10 @@ const BACK_OFF: SignedDuration = SignedDuration::from_secs(8);
 impl ClusterState {
     pub(super) fn rank_lost(&mut self, uid: &WorkloadUid) {
         let Some(gang) = self.gangs.get(uid).filter(|gang| gang.runs()) else { return };
+        // One that was made smaller misses nobody.
+        if self.pods.of(&gang.spec.name).filter(|(_, pod)| pod.is_active()).count() >= gang.spec.pods as usize {
+            return;
+        }
         let sick = self.sick_nodes(gang);
         self.gang_lost_readiness(uid);
         match sick.as_slice() {
