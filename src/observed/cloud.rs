@@ -23,6 +23,9 @@ pub struct CloudSeen {
     pub templates: Read<BTreeMap<TemplateName, TemplateSeen>>,
     /// US dollars an hour.
     pub spot_prices: Read<BTreeMap<InstanceType, BTreeMap<Zone, Usd>>>,
+    /// Instances that the cloud recommends to move, and since when: it may take them away, and says neither that nor when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recommended: BTreeMap<InstanceId, Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -31,6 +31,9 @@ pub struct Observed {
     /// What the server would say to objects that are to be written; absent where it was not asked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rehearsed: BTreeMap<ObjectKey, Rehearsed>,
+    /// What the cloud would not let us do, by the word for it: what is missing, and what to write where.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub denied: BTreeMap<String, String>,
 }
 
 /// A number that somebody measured.

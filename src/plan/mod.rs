@@ -87,6 +87,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, kept: &Kept) -> (Draft, Vec
     if is_whole {
         marks::orders(view, &mut draft);
         marks::unanswered(view, &mut draft);
+        ends::recommended(view, &mut draft);
         upcoming::plan(input, &view.harm, &mut draft);
     }
     let left_out = gates::pass(view, kept, &mut draft);

@@ -48,6 +48,7 @@ pub fn nothing(at: Timestamp) -> Observed {
             groups: read(at),
             templates: read(at),
             spot_prices: read(at),
+            recommended: BTreeMap::new(),
         },
         cluster: ClusterSeen {
             nodes: read(at),
@@ -60,6 +61,7 @@ pub fn nothing(at: Timestamp) -> Observed {
         },
         guards: BTreeMap::new(),
         rehearsed: BTreeMap::new(),
+        denied: BTreeMap::new(),
     }
 }
 

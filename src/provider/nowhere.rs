@@ -22,6 +22,7 @@ impl Nowhere {
             groups: Read::new(Default::default(), at),
             templates: Read::new(Default::default(), at),
             spot_prices: Read::new(Default::default(), at),
+            recommended: Default::default(),
         }
     }
 }

@@ -485,6 +485,7 @@ fn cloud(now: Timestamp) -> CloudSeen {
         groups: Read::new(BTreeMap::new(), now),
         templates: Read::new(BTreeMap::new(), now),
         spot_prices: Read::new(BTreeMap::new(), now),
+        recommended: Default::default(),
     }
 }
 

@@ -37,6 +37,7 @@ impl CloudState {
             groups: Read::new(groups.collect(), now),
             templates: Read::new(templates.collect(), now),
             spot_prices: Read::new(self.spot_prices(now, target), now),
+            recommended: BTreeMap::new(),
         }
     }
 
