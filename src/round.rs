@@ -11,16 +11,16 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::{Beside, compile_beside, cuts, staged};
 use crate::effect::marks::CORDON;
-use crate::effect::{Desired, Ledger, LedgerChange, Object, Thing};
+use crate::effect::{Action, CloudAction, Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::handing::Cuts;
 use crate::fleet::target::PoolTarget;
 use crate::fleet::{Change, Fleet, Recalls, Target, seating};
 use crate::ids::{FleetUid, NamespacedName, NodeName, PoolName, ReservationName, SlotId, TideName, Uid};
 use crate::observed::{CloudSeen, ClusterSeen, Observed, Sample};
-use crate::plan::PlanInput;
 use crate::plan::tide::guard_says;
 use crate::plan::view::LISTED_WITHIN;
-use crate::provider::{Meter, ProviderError, World};
+use crate::plan::{PlanInput, plan};
+use crate::provider::{Cloud, Meter, ProviderError, World};
 
 /// What a person may ask for beside the fleet itself.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -77,13 +77,13 @@ pub async fn input(
     let recalled = in_force.map(|(tide, recall)| (tide.clone(), recall.clone())).collect();
     let rehearsed = world.cluster.rehearse(&moved(&desired, &cluster)).await;
     let refused = world.cluster.rehearse_evictions(&leaving(&cluster)).await;
-    Ok(PlanInput {
+    let input = PlanInput {
         fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
         now,
         upcoming,
         desired,
         target,
-        observed: Observed { cloud, cluster, guards, rehearsed, refused },
+        observed: Observed { cloud, cluster, guards, rehearsed, refused, denied: BTreeMap::new() },
         ledger,
         renamed,
         closed,
@@ -94,7 +94,23 @@ pub async fn input(
         only: options.only.clone(),
         only_node: options.only_node.clone(),
         defragment: options.defragment,
-    })
+    };
+    Ok(allowed(input, world.cloud).await)
+}
+
+/// With what the cloud would not let us do of all that this input leads to.
+async fn allowed(mut input: PlanInput, cloud: &dyn Cloud) -> PlanInput {
+    if cloud.rehearses() {
+        let wanted = plan(&input);
+        let mut first: BTreeMap<&str, &CloudAction> = BTreeMap::new();
+        for step in &wanted.steps {
+            if let Action::Cloud(action) = &step.action {
+                first.entry(action.verb()).or_insert(action);
+            }
+        }
+        input.observed.denied = cloud.rehearse(&first.into_values().collect::<Vec<_>>()).await;
+    }
+    input
 }
 
 /// The objects that are not as we wrote them, or would be written another way.

@@ -19,7 +19,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("kube::", &["src/provider/k8s/"]),
     ("aws_", &["src/provider/aws/"]),
     ("serde_saphyr", &["src/manifest/", "src/hardware/", "src/cli/schema.rs", "src/queue/mode.rs"]),
-    ("println!", &["src/cli/", "src/scenario/tests/mistakes/campaign.rs"]),
+    ("println!", &["src/cli/", "src/scenario/tests/mistakes/campaign.rs", "src/provider/aws/tests/"]),
     ("print!", &["src/cli/"]),
     ("eprintln!", &["src/cli/"]),
     ("eprint!", &["src/cli/"]),

@@ -209,6 +209,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
                 groups: read(BTreeMap::new()),
                 templates: read(BTreeMap::new()),
                 spot_prices: read(BTreeMap::new()),
+                recommended: Default::default(),
             },
             cluster: ClusterSeen {
                 nodes: read(BTreeMap::new()),

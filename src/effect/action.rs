@@ -161,6 +161,22 @@ pub enum ClusterAction {
 }
 
 impl CloudAction {
+    /// One word for what it does, by which calls are counted and permissions are asked for.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Launch(_) => "launch",
+            Self::Terminate { .. } => "terminate",
+            Self::Reboot { .. } => "reboot",
+            Self::Reserve(_) => "reserve",
+            Self::Modify { .. } => "modify",
+            Self::Cancel { .. } => "cancel",
+            Self::Purchase(request) if request.extends.is_some() => "extend",
+            Self::Purchase(_) => "purchase",
+            Self::EnsureTemplate(_) => "ensure-template",
+            Self::EnsureGroup { .. } => "ensure-group",
+        }
+    }
+
     /// Whether it needs an intent in the ledger before it is sent: repeating it would make a second thing.
     pub fn needs_intent(&self) -> bool {
         matches!(self, Self::Launch(_) | Self::Reserve(_) | Self::Purchase(_))

@@ -129,19 +129,21 @@ impl<'a> Part<'a> {
 
     /// The tags for one kind of resource; those for another kind are refused, as they are for nothing that is made.
     pub fn tags_for(&self, kinds: &[&str]) -> Result<BTreeMap<String, String>, ProviderError> {
-        let mut found = BTreeMap::new();
+        Ok(self.tags_by_kind(kinds)?.remove(kinds[0]).unwrap_or_default())
+    }
+
+    /// The tags for each of these kinds of resources.
+    pub fn tags_by_kind(&self, kinds: &[&str]) -> Result<BTreeMap<String, BTreeMap<String, String>>, ProviderError> {
+        let mut found: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
         for spec in self.parts("TagSpecifications") {
             let kind = spec.text("ResourceType").unwrap_or_default();
             if !kinds.contains(&kind) {
                 let text = format!("'{kind}' is not a valid taggable resource type for this operation.");
                 return Err(refuse("InvalidParameterValue", text));
             }
-            let tags = spec.tags()?;
-            if kind == kinds[0] {
-                found.extend(tags);
-            }
+            found.entry(kind.into()).or_default().extend(spec.tags()?);
         }
-        if found.len() > 50 {
+        if found.values().any(|tags| tags.len() > 50) {
             return Err(refuse("TagLimitExceeded", "The maximum number of tags of a resource is 50"));
         }
         Ok(found)

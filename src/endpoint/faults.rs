@@ -26,6 +26,8 @@ pub enum Kind {
     Truncated,
     /// It was done; the answer is somebody else's.
     Garbage,
+    /// Whoever asks may not: nothing is done, and a dry run is told so too.
+    Denied,
 }
 
 /// An order.
@@ -52,9 +54,12 @@ impl Faults {
         self.0.clear();
     }
 
-    /// What happens to a call of this action. The oldest order that is due strikes.
-    pub fn strike(&mut self, action: &str) -> Option<Kind> {
-        let concerns = |fault: &&mut Fault| fault.action.as_deref().is_none_or(|named| named == action);
+    /// What happens to a call of this action. The oldest order that is due strikes. Of one that does nothing (`dry`) only
+    /// whether it is allowed is of interest.
+    pub fn strike(&mut self, action: &str, dry: bool) -> Option<Kind> {
+        let concerns = |fault: &&mut Fault| {
+            fault.action.as_deref().is_none_or(|named| named == action) && (!dry || fault.kind == Kind::Denied)
+        };
         let mut struck = None;
         for fault in self.0.iter_mut().filter(concerns) {
             if fault.after > 0 {
@@ -96,7 +101,7 @@ impl FromStr for Fault {
 }
 
 /// How kinds are written.
-pub const KINDS: &str = "cut-before, cut-after, 500, 503, 500-after, 503-after, slow=SECONDS, truncate, garbage";
+pub const KINDS: &str = "cut-before, cut-after, 500, 503, 500-after, 503-after, slow=SECONDS, truncate, garbage, deny";
 
 fn kind(word: &str) -> Option<Kind> {
     Some(match word {
@@ -108,6 +113,7 @@ fn kind(word: &str) -> Option<Kind> {
         "503-after" => Kind::FailsAfter(StatusCode::SERVICE_UNAVAILABLE),
         "truncate" => Kind::Truncated,
         "garbage" => Kind::Garbage,
+        "deny" => Kind::Denied,
         _ => {
             let secs: f64 = word.strip_prefix("slow=")?.parse().ok()?;
             Kind::Slow(Duration::try_from_secs_f64(secs).ok()?)
@@ -124,9 +130,18 @@ mod tests {
         let mut faults = Faults::default();
         faults.order("cut-after RunInstances 2 after 1".parse().unwrap());
         let struck: Vec<bool> = ["RunInstances", "DescribeInstances", "RunInstances", "RunInstances", "RunInstances"]
-            .map(|action| faults.strike(action).is_some())
+            .map(|action| faults.strike(action, false).is_some())
             .to_vec();
         assert_eq!(struck, [false, false, true, true, false]);
+    }
+
+    #[test]
+    fn a_call_that_does_nothing_is_only_ever_denied() {
+        let mut faults = Faults::default();
+        faults.order("cut-after RunInstances".parse().unwrap());
+        faults.order("deny RunInstances 2".parse().unwrap());
+        assert_eq!(faults.strike("RunInstances", true), Some(Kind::Denied));
+        assert_eq!(faults.strike("RunInstances", false), Some(Kind::CutAfter));
     }
 
     #[test]

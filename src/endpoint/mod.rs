@@ -87,7 +87,8 @@ impl Endpoint {
             return Outcome::Answer(self.order(sim, order, request.body()));
         }
         let name = action_name(request);
-        let kind = self.faults.borrow_mut().strike(&name);
+        let dry = value(&form_of(request), "DryRun") == Some("true");
+        let kind = self.faults.borrow_mut().strike(&name, dry);
         match kind {
             None => self.reply(sim, request),
             Some(Kind::CutBefore) => Outcome::Cut,
@@ -105,6 +106,10 @@ impl Endpoint {
                 Outcome::Answer(answer) => Outcome::Truncated(answer),
                 other => other,
             },
+            Some(Kind::Denied) => {
+                let text = format!("You are not authorized to perform this operation. It was {name}.");
+                Outcome::Answer(self.error(&refuse("UnauthorizedOperation", text)))
+            }
             Some(Kind::Garbage) => {
                 self.reply(sim, request);
                 let page = "<html><body><h1>It works!</h1></body></html>";
@@ -155,11 +160,16 @@ impl Endpoint {
             Ok(value) => value,
             Err(error) => return Heard::Answer(Err(error)),
         };
-        let weather = if action == "RunInstances" { sim.launch_weather(self.options.lag) } else { fair() };
+        // Nothing goes wrong with a request that does nothing.
+        let is_dry = value["DryRun"] == true;
+        let weather = if action == "RunInstances" && !is_dry { sim.launch_weather(self.options.lag) } else { fair() };
         let ask = Ask::new(action, sim.now(), weather, value);
         match handler {
             Handler::Look(what, look) => Heard::Answer(sim.look_by_wire(what, |cloud| look(cloud, &ask))),
             Handler::Aside(aside) => Heard::Answer(sim.aside(|state| aside(&mut state.cloud, &ask))),
+            Handler::Change(_, change) if is_dry => {
+                Heard::Answer(sim.aside(|state| change(state, &ask)).map(|(answer, _)| answer))
+            }
             Handler::Change(verb, change) => {
                 let known = actions::is_known(&sim.state().cloud, &ask);
                 sim.change_by_wire((verb, action), known, |state| change(state, &ask))

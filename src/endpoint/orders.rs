@@ -17,7 +17,7 @@ use crate::units::Duration;
 pub const PATH: &str = "/_tidewright/";
 
 const KNOWN: &str = "advance LENGTH; fault KIND [ACTION] [TIMES] [after CALLS]; calm; capacity TYPE ZONE on-demand|spot \
-                     N|unlimited; interrupt INSTANCE; maintenance INSTANCE LENGTH; kill INSTANCE; fail-launches \
+                     N|unlimited; interrupt INSTANCE; rebalance INSTANCE; maintenance INSTANCE LENGTH; kill INSTANCE; fail-launches \
                      no-capacity|denied|other N; lag LENGTH N; stillborn N; state";
 
 impl Endpoint {
@@ -49,6 +49,7 @@ impl Endpoint {
                 sim.set_capacity(&InstanceType::from(*kind), &Zone::from(*zone), market, left);
             }
             ("interrupt", [id]) => there(sim.interrupt(&InstanceId::from(*id)), id)?,
+            ("rebalance", [id]) => there(sim.recommend_move(&InstanceId::from(*id)), id)?,
             ("maintenance", [id, within]) => {
                 there(sim.give_maintenance_notice(&InstanceId::from(*id), length(within)?), id)?;
             }

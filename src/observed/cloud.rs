@@ -26,6 +26,9 @@ pub struct CloudSeen {
     /// Free hosts that a launch may name. EC2 takes no host and tells of none; the simulator does both.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<HostName, HostSeen>,
+    /// Instances that the cloud recommends to move, and since when: it may take them away, and says neither that nor when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recommended: BTreeMap<InstanceId, Timestamp>,
 }
 
 /// A place for one machine.

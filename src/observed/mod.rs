@@ -35,6 +35,9 @@ pub struct Observed {
     /// where it would not, or was not asked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<Uid, String>,
+    /// What the cloud would not let us do, by the word for it: what is missing, and what to write where.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub denied: BTreeMap<String, String>,
 }
 
 /// A number that somebody measured.

@@ -2,8 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::draft::Draft;
 use super::types::{PlanInput, Reason};
 use super::view::{PoolView, SlotView, View};
+use crate::effect::Thing;
 use crate::fleet::pool::Source;
 use crate::fleet::standing::TermsSpec;
 use crate::ids::{ReservationId, ReservationName};
@@ -52,6 +54,24 @@ pub fn of(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<E
         hard_at,
         at,
     })
+}
+
+/// Says what the cloud recommends to move. It names no instant, so nothing is taken away for it: whoever has the work
+/// decides.
+pub fn recommended(view: &View<'_>, draft: &mut Draft) {
+    let since = &view.input.observed.cloud.recommended;
+    for (name, pool) in view.pools.iter().filter(|_| !since.is_empty()) {
+        for slot in &pool.slots {
+            let Some((id, at)) = slot.instance.and_then(|(id, _)| since.get_key_value(id)) else { continue };
+            let node = slot.node.map_or_else(|| "NODE".to_string(), |(node, _)| node.to_string());
+            let text = format!(
+                "{} ({id}) is more likely than others to be interrupted, EC2 says since {at}: `tidewright drain {node}` \
+                 empties it with time to spare",
+                slot.id
+            );
+            draft.note(Thing::Pool((*name).clone()), text);
+        }
+    }
 }
 
 /// Whether a Capacity Block is over, so that what stood on it is meant to be gone.

@@ -71,6 +71,7 @@ fn waits(
         frozen(view, course)
             .or_else(|| hands_off(view, course))
             .or_else(|| super::others::gate(view.input, course))
+            .or_else(|| denied(view, course))
             .or_else(|| doubtful(view, course))
     };
     let stopped = removals.ties.stopped(courses, stops);
@@ -280,6 +281,19 @@ fn hands_off(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     let nodes = view.input.observed.cluster.nodes.seen();
     let is_off = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(HANDS_OFF).is_some());
     reached(view, course).into_iter().find(is_off).map(WaitingOn::HandsOff)
+}
+
+/// The cloud said that it would not let us: a person has to. What the cloud takes away anyway is emptied all the same.
+fn denied(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    let denied = &view.input.observed.denied;
+    if denied.is_empty() || course.has_deadline {
+        return None;
+    }
+    let why = course.steps.iter().find_map(|step| match &step.action {
+        Action::Cloud(action) => denied.get(action.verb()),
+        _ => None,
+    });
+    why.cloned().map(WaitingOn::Person)
 }
 
 /// Nothing is taken away on the word of a read that failed, or of one that lost too much.

@@ -50,6 +50,7 @@ pub fn nothing(at: Timestamp) -> Observed {
             templates: read(at),
             spot_prices: read(at),
             hosts: Default::default(),
+            recommended: BTreeMap::new(),
         },
         cluster: ClusterSeen {
             nodes: read(at),
@@ -63,6 +64,7 @@ pub fn nothing(at: Timestamp) -> Observed {
         guards: BTreeMap::new(),
         rehearsed: BTreeMap::new(),
         refused: BTreeMap::new(),
+        denied: BTreeMap::new(),
     }
 }
 

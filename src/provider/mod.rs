@@ -100,6 +100,15 @@ pub trait Cloud {
     /// Only these, freshly.
     async fn reread(&self, what: &[Subject]) -> CloudSeen;
     async fn perform(&self, action: &CloudAction) -> Result<Done, ProviderError>;
+    /// Whether it can be asked what we may do.
+    fn rehearses(&self) -> bool {
+        false
+    }
+    /// Which of these it would not let us do, by the word for it, with what to write where. Nothing is done. Where nobody
+    /// can say, they are left out.
+    async fn rehearse(&self, _wanted: &[&CloudAction]) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
 }
 
 #[async_trait(?Send)]

@@ -23,6 +23,7 @@ impl Nowhere {
             templates: Read::new(Default::default(), at),
             spot_prices: Read::new(Default::default(), at),
             hosts: Default::default(),
+            recommended: Default::default(),
         }
     }
 }

@@ -22,11 +22,11 @@ use super::print;
 use super::settle::settle;
 use crate::apply::{ApplyError, Patience, Report, StopSignal, apply, open_approval};
 use crate::audit::{Audited, audit};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Target};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, SlotId};
 use crate::plan::{PlanInput, WaitingOn, plan};
-use crate::provider::World;
-use crate::provider::sim::Sim;
+use crate::provider::sim::{Operator, Sim};
+use crate::provider::{Cloud, World};
 use crate::round::{Options, input};
 use crate::status::{Event, EventKind, Status};
 use crate::units::Duration;
@@ -47,6 +47,23 @@ pub struct Bench {
     kept: Option<Looked>,
     base: PathBuf,
     uid: FleetUid,
+    door: Option<Rc<dyn Door>>,
+    /// Through the simulator's own traits, whatever door there is.
+    direct: bool,
+}
+
+/// Another way to the simulated cloud than its own traits: over a wire.
+pub trait Door: std::fmt::Debug {
+    /// The fleet as it has to be written to be reached this way.
+    fn word(&self, document: &str) -> String;
+    /// What an account has that nobody here makes.
+    fn furnish(&self, sim: &Sim, target: &Target);
+    /// The cloud as this one reaches it; `alone`: as a process that remembers nothing, beside another one.
+    fn cloud<'a>(&'a self, who: &'a dyn Operator, alone: bool) -> Box<dyn Cloud + 'a>;
+    /// Whoever spoke is dead, and whoever comes next knows nothing.
+    fn forget(&self);
+    /// What went wrong on the way, and how often.
+    fn struck(&self) -> Vec<(String, u64)>;
 }
 
 /// A plan that was judged, with what it was made from.
@@ -119,12 +136,21 @@ impl Bench {
             kept: None,
             base,
             uid: "demo-0001".into(),
+            door: None,
+            direct: false,
         }
+    }
+
+    /// The same, with the cloud behind a door.
+    pub fn through(self, door: Option<Rc<dyn Door>>) -> Self {
+        Self { door, ..self }
     }
 
     /// Another world at the same instant, with the same documents and nothing in it.
     pub fn anew(&self) -> Result<Self, Wrong> {
-        let mut fresh = Self::new(self.sim.now(), self.sim.state().seed, &self.base);
+        let fresh = Self::new(self.sim.now(), self.sim.state().seed, &self.base);
+        // The end does not depend on the way: with a wire in between it is as without.
+        let mut fresh = Self { direct: true, ..fresh.through(self.door.clone()) };
         fresh.set_documents(self.documents.clone())?;
         Ok(fresh)
     }
@@ -145,9 +171,13 @@ impl Bench {
 
     /// Another revision of the documents.
     pub fn set_documents(&mut self, documents: Documents) -> Result<(), Wrong> {
-        let fleet = documents.fleet(self.sim.now())?;
+        let fleet = match &self.door {
+            Some(door) => documents.reworded(|text| door.word(text)).fleet(self.sim.now())?,
+            None => documents.fleet(self.sim.now())?,
+        };
         let target = fleet.target_at(self.sim.now());
         self.sim.furnish(&target)?;
+        self.door.iter().for_each(|door| door.furnish(&self.sim, &target));
         self.watch.borrow_mut().rules(&target);
         (self.documents, self.fleet) = (documents, Some(fleet));
         Ok(())
@@ -194,7 +224,7 @@ impl Bench {
                 Ok(Vec::new())
             }
             Run::Settle => settle(self),
-            Run::Faults => Ok(self.sim.struck().iter().map(|(name, count)| format!("{name}: {count}")).collect()),
+            Run::Faults => Ok(self.struck().iter().map(|(name, count)| format!("{name}: {count}")).collect()),
             Run::Status => {
                 let looked = self.look()?;
                 let status = Status::of(&looked.input, &looked.plan);
@@ -213,11 +243,14 @@ impl Bench {
     /// same.
     pub fn look(&mut self) -> Result<Looked, Wrong> {
         loop {
-            let task = look(self.fleet()?, &self.uid, self.sim.world(), self.defragment);
-            let looked = drive(task, || self.sim.crashed());
+            let looked = {
+                let cloud = self.cloud(&self.sim, false);
+                let world = reached(self.sim.world(), cloud.as_deref());
+                drive(look(self.fleet()?, &self.uid, world, self.defragment), || self.sim.crashed())
+            };
             match looked {
                 Some(looked) => return looked?.map_err(Wrong::from),
-                None => self.sim.recover(),
+                None => self.recover(),
             }
         }
     }
@@ -227,7 +260,8 @@ impl Bench {
         let (from, seen, mut events) = (self.sim.now(), RefCell::new(None), Vec::new());
         let ended = {
             let mut tell = |event| events.push(event);
-            let world = self.sim.world();
+            let cloud = self.cloud(&self.sim, false);
+            let world = reached(self.sim.world(), cloud.as_deref());
             let task =
                 operate(self.fleet()?, &self.uid, world, self.defragment, self.approval.as_ref(), &seen, &mut tell);
             drive(task, || self.sim.crashed())
@@ -241,7 +275,9 @@ impl Bench {
         let kept = self.kept.take().ok_or_else(|| Wrong::new("no plan was kept").hint("write before it: keep plan"))?;
         let ended = {
             let mut tell = |event| events.push(event);
-            let task = carry_out(&kept, self.sim.world(), self.approval.as_ref(), &mut tell);
+            let cloud = self.cloud(&self.sim, false);
+            let world = reached(self.sim.world(), cloud.as_deref());
+            let task = carry_out(&kept, world, self.approval.as_ref(), &mut tell);
             drive(task, || self.sim.crashed())
         };
         self.ended(from, Some(kept), events, ended)
@@ -258,7 +294,7 @@ impl Bench {
         let ended = match ended {
             Some(ended) => ended?,
             None => {
-                self.sim.recover();
+                self.recover();
                 Ended::Crashed
             }
         };
@@ -282,10 +318,11 @@ impl Bench {
             let [first, second] = &mut events;
             let (mut first, mut second) = (|event| first.push(event), |event| second.push(event));
             let (fleet, approval) = (self.fleet()?, self.approval.as_ref());
-            let mut one =
-                pin!(operate(fleet, &self.uid, seats[0].world(), self.defragment, approval, &seen[0], &mut first));
-            let mut two =
-                pin!(operate(fleet, &self.uid, seats[1].world(), self.defragment, approval, &seen[1], &mut second));
+            let clouds = [self.cloud(&seats[0], true), self.cloud(&seats[1], true)];
+            let worlds =
+                [reached(seats[0].world(), clouds[0].as_deref()), reached(seats[1].world(), clouds[1].as_deref())];
+            let mut one = pin!(operate(fleet, &self.uid, worlds[0], self.defragment, approval, &seen[0], &mut first));
+            let mut two = pin!(operate(fleet, &self.uid, worlds[1], self.defragment, approval, &seen[1], &mut second));
             let mut context = Context::from_waker(Waker::noop());
             let mut polls = 0;
             while ended.iter().any(Option::is_none) {
@@ -372,6 +409,26 @@ impl Bench {
         Ok(print::effects(effects))
     }
 
+    /// The cloud behind the door, where there is one.
+    fn cloud<'a>(&'a self, who: &'a dyn Operator, alone: bool) -> Option<Box<dyn Cloud + 'a>> {
+        self.door.as_deref().filter(|_| !self.direct).map(|door| door.cloud(who, alone))
+    }
+
+    /// Whether the cloud is behind a door.
+    pub fn is_wired(&self) -> bool {
+        self.door.is_some() && !self.direct
+    }
+
+    fn recover(&self) {
+        self.sim.recover();
+        self.door.iter().for_each(|door| door.forget());
+    }
+
+    /// How often each fault struck, on the way too.
+    fn struck(&self) -> Vec<(String, u64)> {
+        self.sim.struck().into_iter().chain(self.door.iter().flat_map(|door| door.struck())).collect()
+    }
+
     /// The operator's own clock is off by this.
     pub fn skew(&self, by: SignedDuration) {
         self.notice_skew(by);
@@ -417,6 +474,11 @@ impl Bench {
         let known = ledger.slot(&slot).and_then(|slot| slot.instance.clone());
         known.ok_or_else(|| Wrong::new(format!("there is no instance in {slot}")))
     }
+}
+
+/// The same world, with its cloud reached another way.
+fn reached<'a>(world: World<'a>, cloud: Option<&'a dyn Cloud>) -> World<'a> {
+    World { cloud: cloud.unwrap_or(world.cloud), ..world }
 }
 
 /// Polls a task until it is done; none where it died.

@@ -74,6 +74,11 @@ pub fn caught(run: impl FnOnce() -> Result<Transcript, ScriptError>) -> Ran {
 
 /// The shortest that still fails in the same way, leaving out one line after the other.
 pub fn shrink(case: &Case) -> Case {
+    shrink_with(case, &run)
+}
+
+/// The same, run another way.
+pub fn shrink_with(case: &Case, run: &dyn Fn(&Case) -> Ran) -> Case {
     let mut small = case.clone();
     let Some(failed) = run(case).failed else { return small };
     loop {

@@ -92,6 +92,11 @@ impl Documents {
         self.0.join("---\n")
     }
 
+    /// The same in other words, document by document.
+    pub fn reworded(&self, word: impl Fn(&str) -> String) -> Self {
+        Self(self.0.iter().map(|text| word(text)).collect(), self.1.clone())
+    }
+
     /// The fleet that they describe, or all that is wrong with them.
     pub fn fleet(&self, now: Timestamp) -> Result<Fleet, Wrong> {
         let mut loaded = Loaded::default();

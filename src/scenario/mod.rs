@@ -46,10 +46,11 @@ pub use script::{Item, Script};
 
 use std::fmt;
 use std::path::Path;
+use std::rc::Rc;
 
 use jiff::SignedDuration;
 
-use bench::Bench;
+use bench::{Bench, Door};
 use command::Command;
 
 use crate::provider::sim::{Faults, Rates};
@@ -100,11 +101,16 @@ pub fn parsed(text: &str) -> Result<(Script, Vec<Command>), ScriptError> {
 /// An expectation that does not hold, a broken invariant and a plan that the judge refuses end it with an error; output
 /// that differs from what the script holds does not, and is told in the transcript.
 pub fn run(text: &str, base: &Path) -> Result<Transcript, ScriptError> {
+    run_through(text, base, None)
+}
+
+/// The same, with the cloud behind a door.
+pub fn run_through(text: &str, base: &Path, door: Option<Rc<dyn Door>>) -> Result<Transcript, ScriptError> {
     let (script, commands) = parsed(text)?;
     let mut printed: Vec<Vec<String>> = Vec::new();
     let mut bench = None;
     for (item, command) in script.items.iter().zip(&commands) {
-        match step(&mut bench, command, item, base) {
+        match step(&mut bench, command, item, base, door.clone()) {
             Ok(lines) => printed.push(lines),
             Err(wrong) => return Err(error(item, wrong, script.with_output(&printed))),
         }
@@ -129,12 +135,18 @@ fn maybe(bench: &mut Bench, command: &Command, item: &Item, base: &Path) -> Resu
 }
 
 /// One command; what it prints.
-fn step(bench: &mut Option<Bench>, command: &Command, item: &Item, base: &Path) -> Result<Vec<String>, Wrong> {
+fn step(
+    bench: &mut Option<Bench>,
+    command: &Command,
+    item: &Item,
+    base: &Path,
+    door: Option<Rc<dyn Door>>,
+) -> Result<Vec<String>, Wrong> {
     if let Command::Start { at, seed } = command {
         if bench.is_some() {
             return Err("the world has begun already: `start` is the first command".into());
         }
-        *bench = Some(Bench::new(*at, *seed, base));
+        *bench = Some(Bench::new(*at, *seed, base).through(door));
         return Ok(Vec::new());
     }
     let Some(bench) = bench else {

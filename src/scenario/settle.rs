@@ -41,8 +41,9 @@ const LOOKS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 const OTHERS_NEED: Duration = Duration::minutes(10);
 /// Looks in a row without a round after which the world goes round in circles: two days of waiting for the next hour.
 const MOST_LOOKS: u32 = 100;
-/// The quiet lasts so many rounds.
+/// The quiet lasts so many rounds; over a wire, where each takes many calls, so many.
 const QUIET: u32 = 100;
+const QUIET_OVER_A_WIRE: u32 = 8;
 /// Between two of them, an operator's pace.
 const QUIET_PAUSE: Duration = Duration::secs(30);
 
@@ -313,7 +314,8 @@ fn turns(bench: &Bench, since: Timestamp) -> Result<bool, Wrong> {
 /// Rounds in which no call changes or tries to change anything; over when a tide turns.
 pub fn stays_quiet(bench: &mut Bench) -> Result<(), Wrong> {
     let before = bench.sim.state().calls.total;
-    for round in 1..=QUIET {
+    let rounds = if bench.is_wired() { QUIET_OVER_A_WIRE } else { QUIET };
+    for round in 1..=rounds {
         let since = bench.sim.now();
         bench.round()?;
         let calls = bench.sim.state().calls.clone();

@@ -446,6 +446,27 @@ def test_notices_come_by_status_and_by_queue(server):
     check(again["MessageId"] == first[0]["MessageId"], again)
 
 
+def test_what_comes_with_an_instance_carries_its_own_tags(server):
+    said = [tags(kind, of=kind)[0] for kind in ("instance", "volume", "network-interface", "spot-instances-request")]
+    one = launch(server, TagSpecifications=said, InstanceMarketOptions={"MarketType": "spot"},
+                 BlockDeviceMappings=[{"DeviceName": "/dev/xvdb", "Ebs": {"VolumeSize": 10}}])[0]
+    told = instance(server, one["InstanceId"])
+    mapped = {device["DeviceName"]: device["Ebs"]["VolumeId"] for device in told["BlockDeviceMappings"]}
+    check(sorted(mapped) == ["/dev/xvda", "/dev/xvdb"], mapped)
+    request, interface = told["SpotInstanceRequestId"], told["NetworkInterfaces"][0]["NetworkInterfaceId"]
+    wanted = {(volume, "volume") for volume in mapped.values()}
+    wanted |= {(one["InstanceId"], "instance"), (interface, "network-interface"), (request, "spot-instances-request")}
+    found = server.ec2.describe_tags(Filters=[{"Name": "key", "Values": ["of"]},
+                                              {"Name": "resource-id", "Values": [thing for thing, _ in wanted]}])["Tags"]
+    check({(tag["ResourceId"], tag["ResourceType"]) for tag in found} == wanted, found)
+    check(all(tag["Value"] == tag["ResourceType"] for tag in found), found)
+    asked = server.ec2.describe_spot_instance_requests(SpotInstanceRequestIds=[request])["SpotInstanceRequests"]
+    check(asked[0]["Tags"] == [{"Key": "of", "Value": "spot-instances-request"}], asked)
+    server.ec2.create_tags(Resources=[mapped["/dev/xvdb"]], Tags=[{"Key": "more", "Value": "1"}])
+    refused("InvalidVolume.NotFound", server.ec2.create_tags, Resources=["vol-0123456789abcdef0"],
+            Tags=[{"Key": "a", "Value": "1"}])
+
+
 def test_tags_are_put_on_and_taken_off(server):
     one = ids(launch(server))[0]
     server.ec2.create_tags(Resources=[one], Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": ""}])

@@ -489,6 +489,7 @@ fn cloud(now: Timestamp) -> CloudSeen {
         templates: Read::new(BTreeMap::new(), now),
         spot_prices: Read::new(BTreeMap::new(), now),
         hosts: Default::default(),
+        recommended: Default::default(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::ids::InstanceId;
 use crate::observed::{InstanceState, Market, NoticeKind};
 use crate::provider::ProviderError;
 use crate::provider::sim::State;
+use crate::provider::sim::cloud::account::ROOT;
 use crate::provider::sim::cloud::{CloudState, Instance};
 
 const FILTERS: Filters = &[
@@ -235,7 +236,7 @@ pub fn told(cloud: &CloudState, id: &InstanceId, found: &Instance) -> Value {
         "Architecture": "x86_64",
         "Hypervisor": "xen",
         "RootDeviceType": "ebs",
-        "RootDeviceName": "/dev/xvda",
+        "RootDeviceName": ROOT,
         "VirtualizationType": "hvm",
         "PlatformDetails": "Linux/UNIX",
         "EnaSupport": true,
@@ -258,12 +259,31 @@ pub fn told(cloud: &CloudState, id: &InstanceId, found: &Instance) -> Value {
     lifecycle(cloud, id, found, &mut told);
     if let Some(details) = details.filter(|_| found.state != InstanceState::Terminated) {
         connected(cloud, details, data, &mut told);
+        told["BlockDeviceMappings"] = volumes(cloud, id, found, data);
     }
     if ended {
         let (code, message) = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown");
         told["StateReason"] = json!({"Code": code, "Message": message});
     }
     told
+}
+
+fn volumes(cloud: &CloudState, id: &InstanceId, found: &Instance, data: &Value) -> Value {
+    let asked = |device: &str| {
+        let mut mapped = data["BlockDeviceMappings"].as_array().into_iter().flatten();
+        mapped.find(|one| text(one, "DeviceName") == Some(device)).map(|one| &one["Ebs"])
+    };
+    let told = cloud.volumes(id).into_iter().map(|(device, volume)| {
+        let ends = asked(&device).and_then(|ebs| ebs["DeleteOnTermination"].as_bool()).unwrap_or(true);
+        let ebs = json!({
+            "VolumeId": volume,
+            "Status": "attached",
+            "AttachTime": instant(found.launched),
+            "DeleteOnTermination": ends,
+        });
+        json!({"DeviceName": device, "Ebs": ebs})
+    });
+    told.collect()
 }
 
 /// What it is paid as, and from whose places.
@@ -312,7 +332,7 @@ fn connected(
             let groups = if interface["Groups"].is_array() { &interface["Groups"] } else { primary };
             let (device, card) = (interface["DeviceIndex"].as_i64(), interface["NetworkCardIndex"].as_i64());
             json!({
-                "NetworkInterfaceId": cloud.fixed_id("eni", &[details.name.as_str(), &at.to_string()]),
+                "NetworkInterfaceId": cloud.interface(&details.name, at),
                 "InterfaceType": text(interface, "InterfaceType").unwrap_or("interface"),
                 "SubnetId": details.subnet,
                 "VpcId": vpc,

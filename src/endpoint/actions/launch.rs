@@ -1,5 +1,7 @@
 //! RunInstances: the template and the request together, and what of it the simulator can mean.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::{Changed, combination, instances, invalid, not_found};
@@ -113,6 +115,7 @@ pub fn read(cloud: &CloudState, ask: &Ask) -> Result<Run, ProviderError> {
     check(cloud, &data)?;
     let (market, max_price) = market(&data)?;
     let (reservation, open) = capacity(&data)?;
+    let mut tags = tags(&data)?;
     let market = match (market, &reservation) {
         (Market::OnDemand, Some(_)) => Market::Reserved,
         (market, _) => market,
@@ -131,7 +134,8 @@ pub fn read(cloud: &CloudState, ask: &Ask) -> Result<Run, ProviderError> {
         group: group(cloud, &data)?,
         protected: data["DisableApiTermination"].as_bool().unwrap_or(false),
         template,
-        tags: tags(&data)?,
+        tags: tags.remove(TAGGED[0]).unwrap_or_default(),
+        beside: tags,
         data,
     })
 }
@@ -255,9 +259,9 @@ fn group(cloud: &CloudState, data: &Value) -> Result<Option<GroupName>, Provider
     Ok(text(placement, "GroupName").map(GroupName::from))
 }
 
-fn tags(data: &Value) -> Result<std::collections::BTreeMap<String, String>, ProviderError> {
+fn tags(data: &Value) -> Result<BTreeMap<String, BTreeMap<String, String>>, ProviderError> {
     let ask = Ask::new("RunInstances", jiff::Timestamp::UNIX_EPOCH, super::super::fair(), data.clone());
-    ask.root().tags_for(&TAGGED)
+    ask.root().tags_by_kind(&TAGGED)
 }
 
 pub fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {

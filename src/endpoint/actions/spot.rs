@@ -6,6 +6,7 @@ use super::{Answer, not_found, tags_of};
 use crate::endpoint::ask::Ask;
 use crate::endpoint::list::{self, Filters, Pages, Row};
 use crate::endpoint::model::instant;
+use crate::hardware::catalogue;
 use crate::ids::InstanceId;
 use crate::observed::{Market, NoticeKind};
 use crate::provider::sim::cloud::{CloudState, Instance};
@@ -38,8 +39,10 @@ pub fn requests(cloud: &CloudState, ask: &Ask) -> Answer {
 }
 
 fn told(cloud: &CloudState, id: &InstanceId, found: &Instance) -> Value {
-    let noticed = found.notice.as_ref().is_some_and(|notice| notice.why == NoticeKind::SpotInterruption);
-    let (state, code) = match (found.state.serves(), noticed) {
+    let notice = found.notice.as_ref().filter(|notice| notice.why == NoticeKind::SpotInterruption);
+    // It was marked when the notice was given.
+    let since = notice.map_or(found.launched, |notice| notice.at - catalogue().notices.spot.signed());
+    let (state, code) = match (found.state.serves(), notice.is_some()) {
         (true, true) => ("active", "marked-for-termination"),
         (true, false) => ("active", "fulfilled"),
         (false, _) => ("closed", "instance-terminated-by-user"),
@@ -52,7 +55,7 @@ fn told(cloud: &CloudState, id: &InstanceId, found: &Instance) -> Value {
         "Status": {
             "Code": code,
             "Message": format!("The request is {code}."),
-            "UpdateTime": instant(found.launched),
+            "UpdateTime": instant(since),
         },
         "Type": "one-time",
         "InstanceInterruptionBehavior": "terminate",

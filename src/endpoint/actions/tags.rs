@@ -82,6 +82,9 @@ fn kind(id: &str) -> &'static str {
         "subnet" => "subnet",
         "sg" => "security-group",
         "ami" => "image",
+        "vol" => "volume",
+        "eni" => "network-interface",
+        "sir" => "spot-instances-request",
         _ => "vpc",
     }
 }
@@ -107,7 +110,15 @@ fn exists(cloud: &CloudState, id: &str) -> Result<(), ProviderError> {
         }
         "security-group" => (super::network::known_group(cloud, id).is_ok(), "InvalidGroup.NotFound"),
         "image" => (super::network::known_image(id).is_ok(), "InvalidAMIID.NotFound"),
+        "volume" => (is_beside(cloud, id), "InvalidVolume.NotFound"),
+        "network-interface" => (is_beside(cloud, id), "InvalidNetworkInterfaceID.NotFound"),
+        "spot-instances-request" => (is_beside(cloud, id), "InvalidSpotInstanceRequestID.NotFound"),
         _ => (id == cloud.fixed_id("vpc", &["vpc"]), "InvalidID"),
     };
     if there { Ok(()) } else { Err(not_found(code, format!("The ID '{id}' does not exist"))) }
+}
+
+/// Whether it came with an instance that is there.
+fn is_beside(cloud: &CloudState, id: &str) -> bool {
+    cloud.instances.keys().flat_map(|instance| cloud.beside(instance)).any(|(_, thing)| thing == id)
 }

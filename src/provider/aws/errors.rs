@@ -171,7 +171,7 @@ impl Failure {
     }
 
     /// With what to do about it.
-    fn whole(&self) -> String {
+    pub fn whole(&self) -> String {
         match self.class {
             Class::Denied if !self.code.is_empty() => format!("{} {}", self.short(), permit(self.api)),
             _ => self.said.clone(),

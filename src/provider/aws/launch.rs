@@ -149,7 +149,7 @@ pub fn tagged(kind: ResourceType, tags: &Tags) -> TagSpecification {
 }
 
 /// The newest version of a template with this digest: labels alone may have made several.
-async fn pinned(aws: &Aws, name: &TemplateName, digest: &Digest) -> Result<Version, Failure> {
+pub async fn pinned(aws: &Aws, name: &TemplateName, digest: &Digest) -> Result<Version, Failure> {
     let key = (name.clone(), digest.clone());
     if let Some(version) = aws.known.borrow().versions.get(&key) {
         return Ok(version.clone());
@@ -206,7 +206,7 @@ pub fn description(digest: &Digest, whole: &str) -> String {
 
 /// The subnet of the zone that carries the pool's tags. The same as long as it has room, so that a request that is sent
 /// again is the same.
-async fn subnet(aws: &Aws, request: &LaunchRequest) -> Result<String, Failure> {
+pub async fn subnet(aws: &Aws, request: &LaunchRequest) -> Result<String, Failure> {
     let (pool, zone) = (&request.slot.pool, &request.zone);
     let launch = aws.known.borrow().pools.get(pool).map(|launch| launch.subnets.clone());
     let Some(wanted) = launch else {

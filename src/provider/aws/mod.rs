@@ -2,7 +2,7 @@
 //!
 //! `actions` is the table of everything that is asked, `buckets` how fast, `wire` how, `errors` what a no means.
 //! Reading: `observe`, with `seen` for what EC2's words mean and `notices` for what it will take away. Writing:
-//! `perform`, with `launch`, `reserve` and `template` for the requests. Nothing here decides, and nothing that
+//! `perform`, with `launch`, `reserve` and `template` for the requests, and `rehearse` for whether they are allowed. Nothing here decides, and nothing that
 //! changes something is sent twice.
 //!
 //! The table and the buckets are there without the SDK too (`--no-default-features`).
@@ -14,6 +14,8 @@ mod errors;
 #[cfg(feature = "aws")]
 mod launch;
 #[cfg(feature = "aws")]
+pub mod line;
+#[cfg(feature = "aws")]
 mod notices;
 #[cfg(feature = "aws")]
 mod observe;
@@ -21,6 +23,8 @@ mod observe;
 mod offers;
 #[cfg(feature = "aws")]
 mod perform;
+#[cfg(feature = "aws")]
+mod rehearse;
 #[cfg(feature = "aws")]
 mod reserve;
 #[cfg(feature = "aws")]
@@ -43,12 +47,14 @@ mod real {
     use std::collections::BTreeMap;
 
     use async_trait::async_trait;
+    use jiff::Timestamp;
 
     use super::actions::Api;
     use super::errors::Failure;
     use super::launch::Version;
+    use super::line::Line;
     use super::wire::Wire;
-    use super::{observe, perform};
+    use super::{observe, perform, rehearse};
     use crate::compile::bootstrap::Join;
     use crate::effect::{CloudAction, Subject};
     use crate::fleet::Target;
@@ -56,7 +62,6 @@ mod real {
     use crate::fleet::launch::Launch;
     use crate::ids::{Digest, FleetUid, InstanceId, OfferingId, PoolName, TemplateName};
     use crate::observed::{CloudSeen, Notice};
-    use crate::provider::clock::SystemClock;
     use crate::provider::{Class, Cloud, Done, ProviderError};
     use crate::units::Usd;
 
@@ -67,7 +72,6 @@ mod real {
         pub(super) cloud: AwsCloud,
         /// Whose things are ours.
         pub(super) fleet: FleetUid,
-        pub(super) clock: SystemClock,
         pub(super) known: RefCell<Known>,
     }
 
@@ -85,6 +89,8 @@ mod real {
         pub fees: BTreeMap<OfferingId, Usd>,
         pub versions: BTreeMap<(TemplateName, Digest), Version>,
         pub join: Option<Join>,
+        /// What we were told that we may do or not, and when.
+        pub rehearsed: BTreeMap<&'static str, (Timestamp, Option<String>)>,
     }
 
     impl Aws {
@@ -98,8 +104,13 @@ mod real {
             Self::over(Wire::connect(cloud, Some((id, secret))).await, cloud, fleet)
         }
 
+        /// The same over a line of this process: nothing leaves it, and time is told by whoever answers.
+        pub fn connect_by(line: &Line, cloud: &AwsCloud, fleet: &FleetUid) -> Self {
+            Self::over(Wire::over(cloud, line), cloud, fleet)
+        }
+
         fn over(wire: Wire, cloud: &AwsCloud, fleet: &FleetUid) -> Self {
-            Self { wire, cloud: cloud.clone(), fleet: fleet.clone(), clock: SystemClock, known: RefCell::default() }
+            Self { wire, cloud: cloud.clone(), fleet: fleet.clone(), known: RefCell::default() }
         }
 
         /// Whether the credentials are those of the fleet's account. Another account would look like a fleet that lost
@@ -136,6 +147,14 @@ mod real {
 
         async fn perform(&self, action: &CloudAction) -> Result<Done, ProviderError> {
             perform::perform(self, action).await.map_err(ProviderError::from)
+        }
+
+        fn rehearses(&self) -> bool {
+            true
+        }
+
+        async fn rehearse(&self, wanted: &[&CloudAction]) -> BTreeMap<String, String> {
+            rehearse::rehearse(self, wanted).await
         }
     }
 }

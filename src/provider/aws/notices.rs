@@ -31,17 +31,28 @@ const ASKS: usize = 50;
 
 type Notices = BTreeMap<InstanceId, Notice>;
 
-pub async fn read(aws: &Aws, target: &Target) -> Result<Notices, Failure> {
+/// What was said of instances.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Told {
+    pub notices: Notices,
+    /// Since when it is recommended to move an instance.
+    pub recommended: BTreeMap<InstanceId, Timestamp>,
+}
+
+pub async fn read(aws: &Aws, target: &Target) -> Result<Told, Failure> {
     let mut all = scheduled(aws).await?;
     let pools = target.standing.pools.values();
     let buys_spot = pools.flat_map(|pool| &pool.capacity).any(|source| matches!(source, Source::Spot { .. }));
     if buys_spot {
         merge(&mut all, interrupted(aws).await?);
     }
+    let mut recommended = BTreeMap::new();
     if let Some(queue) = &aws.cloud.queue_url {
-        merge(&mut all, queued(aws, queue).await?);
+        let told = queued(aws, queue).await?;
+        merge(&mut all, told.notices);
+        recommended = told.recommended;
     }
-    Ok(all)
+    Ok(Told { notices: all, recommended })
 }
 
 /// Of two notices the one that comes first is the one to be ready for.
@@ -95,8 +106,8 @@ fn spot(told: Timestamp) -> Option<Notice> {
     Some(Notice { why: NoticeKind::SpotInterruption, at })
 }
 
-async fn queued(aws: &Aws, queue: &str) -> Result<Notices, Failure> {
-    let mut all = Notices::new();
+async fn queued(aws: &Aws, queue: &str) -> Result<Told, Failure> {
+    let mut all = Told::default();
     for _ in 0..ASKS {
         let request = aws.wire.sqs.receive_message().queue_url(queue).max_number_of_messages(10);
         let request = request.visibility_timeout(HIDDEN).wait_time_seconds(0);
@@ -105,7 +116,12 @@ async fn queued(aws: &Aws, queue: &str) -> Result<Notices, Failure> {
         if messages.is_empty() {
             break;
         }
-        merge(&mut all, messages.iter().filter_map(|message| told(message.body.as_deref()?)));
+        for (id, word) in messages.iter().filter_map(|message| told(message.body.as_deref()?)) {
+            match word {
+                Word::Notice(notice) => merge(&mut all.notices, [(id, notice)]),
+                Word::Recommended(since) => drop(all.recommended.entry(id).or_insert(since)),
+            }
+        }
     }
     Ok(all)
 }
@@ -125,12 +141,24 @@ struct Detail {
     instance_id: String,
 }
 
-/// The notice in a message. A recommendation to move, a change of state and whatever else is in the queue is none.
-fn told(body: &str) -> Option<(InstanceId, Notice)> {
+/// What a message says of an instance.
+#[derive(Clone, PartialEq, Debug)]
+enum Word {
+    Notice(Notice),
+    Recommended(Timestamp),
+}
+
+/// The word in a message. A change of state and whatever else is in the queue is none.
+fn told(body: &str) -> Option<(InstanceId, Word)> {
     let envelope: Envelope = serde_json::from_str(body).ok()?;
-    let kinds = ["EC2 Spot Instance Interruption Warning", "EC2 Capacity Reservation Instance Interruption Warning"];
-    let id = envelope.detail.instance_id.as_str().into();
-    kinds.contains(&envelope.detail_type.as_str()).then_some((id, spot(envelope.time)?))
+    let word = match envelope.detail_type.as_str() {
+        "EC2 Spot Instance Interruption Warning" | "EC2 Capacity Reservation Instance Interruption Warning" => {
+            Word::Notice(spot(envelope.time)?)
+        }
+        "EC2 Instance Rebalance Recommendation" => Word::Recommended(envelope.time),
+        _ => return None,
+    };
+    Some((envelope.detail.instance_id.as_str().into(), word))
 }
 
 #[cfg(test)]
@@ -146,15 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_gives_two_minutes_and_a_recommendation_nothing() {
+    fn a_warning_gives_two_minutes_and_a_recommendation_no_time_at_all() {
         for kind in ["EC2 Spot Instance Interruption Warning", "EC2 Capacity Reservation Instance Interruption Warning"]
         {
-            let (id, notice) = told(&message(kind)).unwrap();
+            let Some((id, Word::Notice(notice))) = told(&message(kind)) else { panic!("{kind}") };
             assert_eq!((id.as_str(), notice.at.to_string().as_str()), ("i-1", "2026-11-17T12:02:00Z"));
         }
-        for kind in ["EC2 Instance Rebalance Recommendation", "EC2 Instance State-change Notification"] {
-            assert_eq!(told(&message(kind)), None, "{kind}");
-        }
+        let since = "2026-11-17T12:00:00Z".parse().unwrap();
+        let moved = told(&message("EC2 Instance Rebalance Recommendation"));
+        assert_eq!(moved, Some(("i-1".into(), Word::Recommended(since))));
+        assert_eq!(told(&message("EC2 Instance State-change Notification")), None);
         assert_eq!(told("not an event"), None);
         assert_eq!(told(r#"{"detail-type": "AWS Health Event", "time": "2026-11-17T12:00:00Z", "detail": {}}"#), None);
     }
@@ -164,7 +193,11 @@ mod tests {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let maintenance = Notice { why: NoticeKind::Maintenance, at: at("2026-11-20T00:00:00Z") };
         let mut all = Notices::from([("i-1".into(), maintenance.clone())]);
-        merge(&mut all, told(&message("EC2 Spot Instance Interruption Warning")));
+        let warned = |(id, word)| match word {
+            Word::Notice(notice) => Some((id, notice)),
+            Word::Recommended(_) => None,
+        };
+        merge(&mut all, told(&message("EC2 Spot Instance Interruption Warning")).and_then(warned));
         assert_eq!(all.values().next().unwrap().why, NoticeKind::SpotInterruption);
         merge(&mut all, [("i-1".into(), maintenance)]);
         assert_eq!(all.values().next().unwrap().why, NoticeKind::SpotInterruption);

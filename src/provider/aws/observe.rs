@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::actions::Api;
 use super::errors::Failure;
+use super::notices::Told;
 use super::real::Aws;
 use super::wire::pages;
 use super::{launch, notices, offers, seen};
@@ -19,7 +20,7 @@ use crate::fleet::Target;
 use crate::fleet::pool::Source;
 use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, TemplateName, Zone};
 use crate::observed::{CloudSeen, GroupSeen, InstanceSeen, InstanceState, Notice, Read, ReservationSeen, TemplateSeen};
-use crate::provider::{Class, Clock};
+use crate::provider::Class;
 use crate::units::Usd;
 
 /// A page of instances, reservations, templates.
@@ -35,7 +36,7 @@ type Instances = BTreeMap<InstanceId, InstanceSeen>;
 type Reservations = BTreeMap<ReservationId, ReservationSeen>;
 
 pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
-    let now = aws.clock.now();
+    let now = aws.wire.clock.now();
     let launches = target.standing.pools.iter();
     let launches = launches.filter_map(|(name, pool)| Some((name.clone(), pool.launch.clone()?)));
     aws.known.borrow_mut().pools = launches.collect();
@@ -44,6 +45,10 @@ pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
     }
     let parts = join5(instances(aws), reservations(aws, target), groups(aws), templates(aws), spot_prices(aws, target));
     let (parts, noticed) = join(parts, notices::read(aws, target)).await;
+    let (noticed, recommended) = match noticed {
+        Ok(Told { notices, recommended }) => (Ok(notices), recommended),
+        Err(failure) => (Err(failure), BTreeMap::new()),
+    };
     let (mut instances, mut reservations, groups, templates, spot_prices) = parts;
     if let Ok(found) = &mut reservations {
         place_reservations(aws, target, found).await;
@@ -72,6 +77,7 @@ pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
         templates: read(templates, now),
         spot_prices: read(spot_prices, now),
         hosts: Default::default(),
+        recommended,
     }
 }
 
@@ -85,7 +91,7 @@ pub async fn reread(aws: &Aws, what: &[Subject]) -> CloudSeen {
             Subject::Node(_) | Subject::Workload(_) | Subject::Object(_) => {}
         }
     }
-    let now = aws.clock.now();
+    let now = aws.wire.clock.now();
     let mut seen = CloudSeen::default();
     if instances.is_empty() && reservations.is_empty() {
         return seen;
@@ -132,6 +138,7 @@ fn unread(now: Timestamp, failure: &Failure) -> CloudSeen {
         templates: none(now, failure),
         spot_prices: none(now, failure),
         hosts: Default::default(),
+        recommended: BTreeMap::new(),
     }
 }
 
@@ -266,7 +273,7 @@ async fn spot_prices(aws: &Aws, target: &Target) -> Found<BTreeMap<InstanceType,
         .describe_spot_price_history()
         .set_instance_types(Some(types))
         .product_descriptions("Linux/UNIX")
-        .start_time(seen::date_time(aws.clock.now()));
+        .start_time(seen::date_time(aws.wire.clock.now()));
     let mut found = pages!(aws.wire, Api::DescribeSpotPriceHistory, request, spot_price_history).await?;
     // The newest last, so that it stays.
     found.sort_by_key(|price| price.timestamp.map(|at| at.secs()));

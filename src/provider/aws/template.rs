@@ -161,7 +161,7 @@ async fn filled(aws: &Aws, wanted: &Template, launch: &Launch) -> Result<Filled,
     Ok(Filled { image, root, groups, interfaces, user_data })
 }
 
-async fn image(aws: &Aws, image: &Image) -> Result<String, Failure> {
+pub async fn image(aws: &Aws, image: &Image) -> Result<String, Failure> {
     let parameter = match image {
         Image::Ami(ami) => return Ok(ami.id.clone()),
         Image::SsmParameter(parameter) => parameter,

@@ -7,12 +7,13 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
+use std::rc::Rc;
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_sdk_ec2::config::Credentials;
+use aws_sdk_ec2::config::{Credentials, SharedCredentialsProvider, StalledStreamProtectionConfig};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
@@ -22,6 +23,7 @@ use serde_json::Value;
 use super::actions::Api;
 use super::buckets::Buckets;
 use super::errors::Failure;
+use super::line::Line;
 use crate::fleet::config::AwsCloud;
 use crate::provider::clock::SystemClock;
 use crate::provider::{Class, Clock};
@@ -46,7 +48,7 @@ pub struct Wire {
     pub sqs: aws_sdk_sqs::Client,
     pub sts: aws_sdk_sts::Client,
     buckets: RefCell<Buckets>,
-    clock: SystemClock,
+    pub clock: Rc<dyn Clock>,
 }
 
 impl Wire {
@@ -54,15 +56,10 @@ impl Wire {
     pub async fn connect(cloud: &AwsCloud, keys: Option<(&str, &str)>) -> Self {
         let http =
             aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(CONNECT)
-            .operation_attempt_timeout(ATTEMPT)
-            .operation_timeout(OPERATION)
-            .build();
         let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
             .region(Region::new(cloud.region.clone()))
             .http_client(http)
-            .timeout_config(timeouts)
+            .timeout_config(timeouts())
             .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS));
         if let Some(endpoint) = &cloud.endpoint_url {
             loader = loader.endpoint_url(endpoint);
@@ -70,10 +67,27 @@ impl Wire {
         if let Some((id, secret)) = keys {
             loader = loader.credentials_provider(Credentials::new(id, secret, None, None, "given"));
         }
-        Self::with(&loader.load().await)
+        Self::with(&loader.load().await, Rc::new(SystemClock))
     }
 
-    fn with(config: &SdkConfig) -> Self {
+    /// Over a line of this process, at its time. Keys are of no use there.
+    pub fn over(cloud: &AwsCloud, line: &Line) -> Self {
+        let keys = Credentials::new("AKIDLINE", "nobody asks", None, None, "given");
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(Region::new(cloud.region.clone()))
+            .endpoint_url(cloud.endpoint_url.clone().unwrap_or_else(|| "http://localhost".into()))
+            .credentials_provider(SharedCredentialsProvider::new(keys))
+            .http_client(line.clone())
+            .sleep_impl(line.clone())
+            .timeout_config(timeouts())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+            .build();
+        Self::with(&config, Rc::new(line.clone()))
+    }
+
+    fn with(config: &SdkConfig, clock: Rc<dyn Clock>) -> Self {
         let once = aws_sdk_ec2::config::Builder::from(config).retry_config(RetryConfig::disabled()).build();
         Self {
             ec2: aws_sdk_ec2::Client::new(config),
@@ -83,7 +97,7 @@ impl Wire {
             sqs: aws_sdk_sqs::Client::new(config),
             sts: aws_sdk_sts::Client::new(config),
             buckets: RefCell::default(),
-            clock: SystemClock,
+            clock,
         }
     }
 
@@ -99,7 +113,7 @@ impl Wire {
         let now = self.clock.now();
         let wait = self.buckets.borrow_mut().take(api, now);
         if !wait.is_zero() {
-            tokio::time::sleep(wait.unsigned_abs()).await;
+            self.clock.sleep_until(now.checked_add(wait).unwrap_or(now)).await;
         }
         let answer = sent.await;
         let failure = match answer {
@@ -124,6 +138,14 @@ impl Wire {
             _ => failure,
         }
     }
+}
+
+fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT)
+        .operation_attempt_timeout(ATTEMPT)
+        .operation_timeout(OPERATION)
+        .build()
 }
 
 impl fmt::Debug for Wire {

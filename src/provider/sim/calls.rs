@@ -85,18 +85,7 @@ impl Calls {
 impl Deed<'_> {
     pub fn verb(&self) -> &'static str {
         match self {
-            Self::Cloud(action) => match action {
-                CloudAction::Launch(_) => "launch",
-                CloudAction::Terminate { .. } => "terminate",
-                CloudAction::Reboot { .. } => "reboot",
-                CloudAction::Reserve(_) => "reserve",
-                CloudAction::Modify { .. } => "modify",
-                CloudAction::Cancel { .. } => "cancel",
-                CloudAction::Purchase(request) if request.extends.is_some() => "extend",
-                CloudAction::Purchase(_) => "purchase",
-                CloudAction::EnsureTemplate(_) => "ensure-template",
-                CloudAction::EnsureGroup { .. } => "ensure-group",
-            },
+            Self::Cloud(action) => action.verb(),
             Self::Cluster(action) => match action {
                 ClusterAction::Apply(_) => "apply",
                 ClusterAction::Delete(_) => "delete",

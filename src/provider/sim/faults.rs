@@ -185,6 +185,10 @@ impl Faults {
         self.stale.0 > 0 || self.drawn.as_ref().is_some_and(|(_, rates)| rates.stale > 0)
     }
 
+    pub fn are_drawn(&self) -> bool {
+        self.drawn.is_some()
+    }
+
     pub fn kills_machines(&self) -> bool {
         self.drawn.as_ref().is_some_and(|(_, rates)| rates.death > 0)
     }

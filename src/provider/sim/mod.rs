@@ -35,9 +35,9 @@ pub use ledger::LedgerParts;
 pub use script::Guard;
 pub use seat::Seat;
 pub use store::SimError;
-pub use wire::Heard;
+pub use wire::{Heard, Operator};
 
-use crate::effect::LedgerChange;
+use crate::effect::{CloudAction, LedgerChange};
 use crate::provider::World;
 use crate::units::Duration;
 use cloud::Word;
@@ -71,6 +71,10 @@ pub struct Sim {
     /// How far our own clock is off.
     skew: Cell<SignedDuration>,
     yields: RefCell<Option<dice::Stream>>,
+    /// What the call over a wire that is being answered is for.
+    meant: RefCell<Option<CloudAction>>,
+    /// Where whoever makes that call dies of it.
+    died: Cell<Option<Position>>,
 }
 
 /// What somebody who watches is shown.
@@ -192,6 +196,8 @@ impl Sim {
             witness: RefCell::new(None),
             skew: Cell::new(SignedDuration::ZERO),
             yields: RefCell::new(None),
+            meant: RefCell::new(None),
+            died: Cell::new(None),
         }
     }
 
@@ -261,6 +267,11 @@ impl Sim {
         self.faults.borrow_mut().stop();
         self.skew.set(SignedDuration::ZERO);
         self.past.borrow_mut().clear();
+    }
+
+    /// Whether faults are drawn.
+    pub fn is_stormy(&self) -> bool {
+        self.faults.borrow().are_drawn()
     }
 
     /// How often each fault struck.

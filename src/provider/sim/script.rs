@@ -76,6 +76,17 @@ impl Sim {
         self.change(|state| state.cloud.interrupt(state.now, id))
     }
 
+    /// The cloud recommends to move an instance: it may take it away, and says neither that nor when.
+    pub fn recommend_move(&self, id: &InstanceId) -> bool {
+        self.change(|state| {
+            let runs = state.cloud.instances.get(id).is_some_and(|found| found.state.serves());
+            if runs {
+                state.cloud.account.recommend(state.now, id);
+            }
+            runs
+        })
+    }
+
     /// The machine will be retired after a while.
     pub fn give_maintenance_notice(&self, id: &InstanceId, within: Duration) -> bool {
         self.change(|state| {

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::cloud::seen::named;
 use super::cloud::{Circumstances, CloudState};
 use super::faults::{Blind, Position, Sight, Strike, no_answer};
-use super::{Deed, Moment, Sim, State};
+use super::{Deed, Moment, Operator, Sim, State};
 use crate::effect::{CloudAction, ClusterAction, Ledger, Part, Subject};
 use crate::fleet::Target;
 use crate::fleet::standing::TermsSpec;
@@ -161,7 +161,7 @@ impl Caller<'_> {
         if self.life.doomed.get() || self.life.crashed.get() {
             self.crash::<()>().await;
         }
-        if self.sim.yields.borrow_mut().as_mut().is_some_and(|stream| stream.below(2) == 0) {
+        if self.gives_way() {
             GiveWay(false).await;
         }
         self.stir();
@@ -174,6 +174,32 @@ impl Caller<'_> {
             self.sim.pass(leap);
         }
         self.lose_a_machine();
+    }
+
+    /// A call over a wire: made, and heard of only by the living.
+    fn speak(self, meant: Option<&CloudAction>, say: &mut dyn FnMut(&Sim)) -> bool {
+        if self.life.doomed.get() || self.life.crashed.get() {
+            self.life.crashed.set(true);
+            return false;
+        }
+        *self.sim.meant.borrow_mut() = meant.cloned();
+        say(self.sim);
+        *self.sim.meant.borrow_mut() = None;
+        match self.sim.died.take() {
+            None => {}
+            Some(Position::AfterAnswer) => self.life.doomed.set(true),
+            Some(Position::BeforeSend | Position::AfterCommit) => self.life.crashed.set(true),
+        }
+        !self.life.crashed.get()
+    }
+
+    fn gives_way(self) -> bool {
+        self.sim.yields.borrow_mut().as_mut().is_some_and(|stream| stream.below(2) == 0)
+    }
+
+    fn pass_until(self, at: Timestamp) {
+        let at = at.checked_sub(self.skew()).unwrap_or(at);
+        self.sim.pass_until(at);
     }
 
     async fn crash<T>(self) -> T {
@@ -387,8 +413,7 @@ impl Caller<'_> {
 
     async fn sleep_until(self, at: Timestamp) {
         self.enter().await;
-        let at = at.checked_sub(self.skew()).unwrap_or(at);
-        self.sim.pass_until(at);
+        self.pass_until(at);
     }
 
     fn skew(self) -> SignedDuration {
@@ -454,6 +479,18 @@ macro_rules! is_a_world {
         impl Meter for $who {
             async fn sample(&self, query: &str) -> Option<Sample> {
                 self.caller().sample(query).await
+            }
+        }
+
+        impl Operator for $who {
+            fn speak(&self, meant: Option<&CloudAction>, say: &mut dyn FnMut(&Sim)) -> bool {
+                self.caller().speak(meant, say)
+            }
+            fn gives_way(&self) -> bool {
+                self.caller().gives_way()
+            }
+            fn pass_until(&self, at: Timestamp) {
+                self.caller().pass_until(at);
             }
         }
 

@@ -2,14 +2,16 @@
 //! provider's traits.
 //!
 //! A call is answered at once and never crashes its caller, who sits on another side of a wire: where a process would die
-//! or an answer is lost, the answer is [`Heard::Nothing`]. Called by `endpoint`.
+//! or an answer is lost, the answer is [`Heard::Nothing`]. Called by `endpoint`. A caller in this process is an
+//! [`Operator`]: it says what its call is for, and dies where a fault says so.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::cloud::{Circumstances, CloudState};
 use super::faults::{Blind, Position, Sight, Strike};
 use super::{Deed, Sim, State};
-use crate::provider::{Class, ProviderError};
+use crate::effect::CloudAction;
+use crate::provider::{Class, Clock, ProviderError};
 
 /// What came back.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,6 +19,16 @@ pub enum Heard<T> {
     Answer(Result<T, ProviderError>),
     /// The connection broke. Whether it was done is not known.
     Nothing,
+}
+
+/// Whoever calls over a wire from this process.
+pub trait Operator: Clock {
+    /// Says something, and hears what the world answers. False: whoever spoke is dead, and heard nothing.
+    fn speak(&self, meant: Option<&CloudAction>, say: &mut dyn FnMut(&Sim)) -> bool;
+    /// Whether others go first this time.
+    fn gives_way(&self) -> bool;
+    /// Sleeps, and is awake at once.
+    fn pass_until(&self, at: Timestamp);
 }
 
 impl Sim {
@@ -31,8 +43,13 @@ impl Sim {
         if let Err(error) = self.store.check() {
             return Heard::Answer(Err(ProviderError::new(Class::Denied, format!("UnauthorizedOperation: {error}"))));
         }
-        let deed = Deed::Wire { verb, subject };
+        let meant = self.meant.borrow().clone();
+        let meant = meant.as_ref().map(Deed::Cloud).filter(|deed| deed.verb() == verb);
+        let deed = meant.unwrap_or(Deed::Wire { verb, subject });
         let strike = self.faults.borrow_mut().on_change(&deed);
+        if let Some(Strike::Crash(position)) = &strike {
+            self.died.set(Some(*position));
+        }
         match strike {
             Some(Strike::Refused(error)) if !(known && error.class == Class::NoCapacity) => {
                 Heard::Answer(self.commit(&deed, |_| Err(error)))

@@ -66,7 +66,8 @@ settle
 fn play(bench: &mut Option<Bench>, text: &str) {
     for item in &Script::parse(text).unwrap().items {
         let command = parse::command(item).unwrap();
-        step(bench, &command, item, Path::new(".")).unwrap_or_else(|wrong| panic!("{}: {}", item.text, wrong.what));
+        step(bench, &command, item, Path::new("."), None)
+            .unwrap_or_else(|wrong| panic!("{}: {}", item.text, wrong.what));
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) fn play(bench: &mut Option<Bench>, text: &str) -> Result<(), String> 
     let script = Script::parse(text).map_err(|error| error.to_string())?;
     for item in &script.items {
         let command = parse::command(item).map_err(|wrong| wrong.what)?;
-        step(bench, &command, item, Path::new(".")).map_err(|wrong| format!("{}: {}", item.text, wrong.what))?;
+        step(bench, &command, item, Path::new("."), None).map_err(|wrong| format!("{}: {}", item.text, wrong.what))?;
     }
     Ok(())
 }

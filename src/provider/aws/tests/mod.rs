@@ -1,5 +1,9 @@
 //! The provider over a wire, against servers that speak EC2's words.
 
 pub(super) mod bench;
+mod campaign;
+mod crashes;
+mod door;
 mod moto;
+mod notices;
 mod sim;

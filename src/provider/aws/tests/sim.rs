@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::bench;
 use crate::apply::{Patience, StopSignal, apply, open_approval};
 use crate::audit::audit;
-use crate::effect::{CloudAction, LaunchRequest, PurchaseRequest, ReserveRequest, Subject};
+use crate::effect::{Action, CloudAction, LaunchRequest, PurchaseRequest, ReserveRequest, Subject};
 use crate::endpoint::serve::{Served, Speed, serve};
 use crate::endpoint::{Endpoint, Options};
 use crate::fleet::Target;
@@ -18,7 +18,7 @@ use crate::fleet::reservation::Match;
 use crate::ids::{Digest, FleetUid};
 use crate::load;
 use crate::observed::{Market, ReservationState};
-use crate::plan::plan;
+use crate::plan::{Plan, Step, WaitingOn, plan};
 use crate::provider::aws::Aws;
 use crate::provider::nowhere::Nowhere;
 use crate::provider::sim::Sim;
@@ -374,5 +374,45 @@ fn the_demo_converges_over_the_wire_and_then_nothing_more_is_asked_for() {
         assert_eq!(state.cloud.instances.values().filter(|found| found.state.is_live()).count(), 7);
         assert_eq!(state.calls.changed.get("launch"), Some(&7));
         assert_eq!(state.cloud.reservations.len(), 1);
+    });
+}
+
+fn launches(plan: &Plan) -> usize {
+    let is_launch = |step: &&Step| matches!(&step.action, Action::Cloud(CloudAction::Launch(_)));
+    plan.steps.iter().filter(is_launch).count()
+}
+
+#[test]
+fn a_missing_permission_is_found_at_plan_time_with_the_statement_to_add() {
+    served(Options { throttle: false, ..Options::default() }, 0.0, async |url, served| {
+        let fleet = demo(url);
+        let Place::Aws(cloud) = &fleet.cloud.value else { panic!() };
+        let uid = FleetUid::from("aws-demo");
+        tag_network(&served.sim, &fleet);
+        let wind = Wind(&served.sim);
+        let look = async || {
+            let aws = Aws::connect_as(cloud, &uid, "AKIDTEST", "secret").await;
+            let world = World { cloud: &aws, cluster: served.sim.world().cluster, meter: &Nowhere, clock: &wind };
+            let input = round::input(&fleet, &uid, world, &round::Options::default()).await.unwrap();
+            let made = plan(&input);
+            audit(&input, made).unwrap_or_else(|wrong| panic!("{wrong:?}"))
+        };
+        let allowed = look().await;
+        assert_eq!(launches(&allowed), 2);
+        fault(&served, "deny RunInstances 9");
+        let made = look().await;
+        assert_eq!(launches(&made), 0);
+        let why = made.held.iter().find_map(|held| match &held.waiting_on {
+            WaitingOn::Person(why) => Some(why.clone()),
+            _ => None,
+        });
+        let why = why.unwrap_or_else(|| panic!("{:?}", made.held));
+        for word in ["`ec2:RunInstances`", "statement `Launch` of deploy/aws/iam-policy.json", r#"{"Sid":"Launch""#] {
+            assert!(why.contains(word), "{word} is not in: {why}");
+        }
+        // The reservation is allowed, and goes on.
+        assert!(made.steps.iter().any(|step| matches!(&step.action, Action::Cloud(CloudAction::Reserve(_)))));
+        // Nothing was asked for but in question.
+        assert_eq!(served.sim.state().calls.asked.get("launch"), None);
     });
 }

@@ -203,8 +203,9 @@ impl CloudState {
             Event::Taken(id) => self.taken(at, &id),
             Event::Terminated(id) => self.terminated(at, &id),
             Event::Forgotten(id) => {
+                let beside = self.beside(&id);
                 self.instances.remove(&id);
-                self.account.forget(&id);
+                self.account.forget(&id, &beside);
             }
             Event::TokenExpires(token) => {
                 self.launched.remove(&token);

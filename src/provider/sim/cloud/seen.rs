@@ -40,6 +40,7 @@ impl CloudState {
             templates: Read::new(templates.collect(), now),
             spot_prices: Read::new(self.spot_prices(now, target), now),
             hosts: self.free_hosts(now, target),
+            recommended: BTreeMap::new(),
         }
     }
 

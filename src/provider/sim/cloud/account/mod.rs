@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub use queue::{Message, Queue};
 pub use reserve::Reserving;
-pub use run::Run;
+pub use run::{ROOT, Run};
 
 use super::{CloudState, Instance, Reservation, fabric, market};
 use crate::effect::marks::FLEET;
@@ -135,15 +135,25 @@ impl Account {
         }
     }
 
-    pub(super) fn forget(&mut self, id: &InstanceId) {
+    /// An instance is no longer listed, nor what came with it.
+    pub(super) fn forget(&mut self, id: &InstanceId, beside: &[(&str, String)]) {
         self.details.remove(id);
         self.tags.remove(id.as_str());
+        beside.iter().for_each(|(_, thing)| drop(self.tags.remove(thing)));
     }
 
     pub(super) fn tell_notice(&mut self, now: Timestamp, id: &InstanceId, why: NoticeKind, at: Timestamp) {
         let (owner, region) = (self.owner().to_string(), self.region().to_string());
         if let Some(queue) = &mut self.queue {
             queue.notice(&owner, &region, now, id, why, at);
+        }
+    }
+
+    /// Says that an instance had better be moved. Only the queue hears of it.
+    pub fn recommend(&mut self, now: Timestamp, id: &InstanceId) {
+        let (owner, region) = (self.owner().to_string(), self.region().to_string());
+        if let Some(queue) = &mut self.queue {
+            queue.recommend(&owner, &region, now, id);
         }
     }
 

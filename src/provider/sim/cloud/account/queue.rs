@@ -86,6 +86,12 @@ impl Queue {
         self.put(owner, region, now, source, kind, id, &detail);
     }
 
+    /// A recommendation to move an instance, which has no instant.
+    pub(super) fn recommend(&mut self, owner: &str, region: &str, now: Timestamp, id: &InstanceId) {
+        let detail = json!({"instance-id": id.as_str()});
+        self.put(owner, region, now, "aws.ec2", "EC2 Instance Rebalance Recommendation", id, &detail);
+    }
+
     pub(super) fn state(&mut self, owner: &str, region: &str, now: Timestamp, id: &InstanceId, state: &str) {
         let detail = json!({"instance-id": id.as_str(), "state": state});
         self.put(owner, region, now, "aws.ec2", "EC2 Instance State-change Notification", id, &detail);

@@ -1,6 +1,6 @@
 //! RunInstances as the wire has it: several at once, in a zone that is named or in any, by a token or without one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -13,6 +13,9 @@ use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, Token, Zone
 use crate::observed::{InstanceState, Market};
 use crate::provider::{Class, ProviderError};
 use crate::units::Usd;
+
+/// Where an instance boots from.
+pub const ROOT: &str = "/dev/xvda";
 
 /// What RunInstances asks for, template and request together.
 #[derive(Clone, Debug)]
@@ -32,7 +35,10 @@ pub struct Run {
     pub group: Option<GroupName>,
     pub data: Value,
     pub template: Option<(String, u64)>,
+    /// Of the instance.
     pub tags: BTreeMap<String, String>,
+    /// Of what comes with it, by EC2's word for its kind.
+    pub beside: BTreeMap<String, BTreeMap<String, String>>,
     pub protected: bool,
 }
 
@@ -156,6 +162,43 @@ impl CloudState {
         self.born(now, &id, instance);
         self.account.tag(id.as_str(), run.tags.clone());
         self.account.details.insert(id.clone(), details);
+        for (kind, thing) in self.beside(&id) {
+            let tags = run.beside.get(kind).cloned().unwrap_or_default();
+            self.account.tag(&thing, tags);
+        }
         Ok(id)
+    }
+
+    /// What came with an instance and carries tags of its own: EC2's word for its kind, and its id.
+    pub fn beside(&self, id: &InstanceId) -> Vec<(&'static str, String)> {
+        let (Some(found), Some(details)) = (self.instances.get(id), self.account.details.get(id)) else {
+            return Vec::new();
+        };
+        let mut all: Vec<(&str, String)> = self.volumes(id).into_iter().map(|(_, volume)| ("volume", volume)).collect();
+        let interfaces = details.data["NetworkInterfaces"].as_array().map_or(1, Vec::len);
+        all.extend((0..interfaces).map(|at| ("network-interface", self.interface(&details.name, at))));
+        if found.market == Market::Spot {
+            all.push(("spot-instances-request", self.fixed_id("sir", &[id.as_str()])));
+        }
+        all
+    }
+
+    /// The volumes of an instance by the names of their devices: its root, and what it was launched with.
+    pub fn volumes(&self, id: &InstanceId) -> Vec<(String, String)> {
+        let Some(details) = self.account.details.get(id) else { return Vec::new() };
+        let mapped = details.data["BlockDeviceMappings"].as_array().into_iter().flatten();
+        let mut devices: BTreeSet<String> =
+            mapped.filter_map(|one| one["DeviceName"].as_str()).map(String::from).collect();
+        devices.insert(ROOT.into());
+        let volume = |device: String| {
+            let volume = self.fixed_id("vol", &[id.as_str(), &device]);
+            (device, volume)
+        };
+        devices.into_iter().map(volume).collect()
+    }
+
+    /// The interface at a place of an instance, which is known by its name.
+    pub fn interface(&self, name: &str, at: usize) -> String {
+        self.fixed_id("eni", &[name, &at.to_string()])
     }
 }

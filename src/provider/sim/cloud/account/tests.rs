@@ -34,6 +34,7 @@ fn run(most: u32, token: Option<&str>, zone: Option<&str>) -> Run {
         data: json!({}),
         template: None,
         tags: [("a".to_string(), "b".to_string())].into(),
+        beside: Default::default(),
         protected: false,
     }
 }

@@ -1,0 +1,208 @@
+//! What we may do, asked before anything is done: the same requests with `DryRun`, one of each kind.
+//!
+//! EC2 answers a dry run with what its policies say and does nothing. Only a definite denial counts; whatever else comes
+//! back is left for the request itself. A purchase is never rehearsed: what costs money for good is sent once, and never
+//! as a question.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use aws_sdk_ec2::operation::run_instances::RunInstancesInput;
+use aws_sdk_ec2::types::{
+    AttributeBooleanValue, IamInstanceProfileSpecification, PlacementStrategy, RequestLaunchTemplateData, ResourceType,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::actions::Api;
+use super::errors::Failure;
+use super::launch::{self, tagged};
+use super::real::Aws;
+use super::{reserve, template};
+use crate::effect::{CloudAction, LaunchRequest, Template, tags};
+use crate::fleet::config::AwsCloud;
+use crate::ids::{GroupName, InstanceId};
+use crate::observed::{ReservationTag, SlotTag};
+use crate::provider::Class;
+
+/// What was allowed is so for a while; what was not is asked for again soon.
+const ALLOWED: SignedDuration = SignedDuration::from_mins(10);
+const DENIED: SignedDuration = SignedDuration::from_mins(1);
+
+const POLICIES: [&str; 2] = [
+    include_str!("../../../deploy/aws/iam-policy.json"),
+    include_str!("../../../deploy/aws/iam-policy-purchases.json"),
+];
+
+/// What we may not do of this, each with what to write where.
+pub async fn rehearse(aws: &Aws, wanted: &[&CloudAction]) -> BTreeMap<String, String> {
+    let mut denied = BTreeMap::new();
+    if aws.is_ours().await.is_err() {
+        return denied;
+    }
+    for action in wanted {
+        let (word, now) = (action.verb(), aws.wire.clock.now());
+        let known = aws.known.borrow().rehearsed.get(word).cloned().filter(|(at, why)| {
+            let lasts = if why.is_some() { DENIED } else { ALLOWED };
+            now.duration_since(*at) < lasts
+        });
+        let why = match known {
+            Some((_, why)) => why,
+            None => {
+                let why = ask(aws, action).await.err().filter(|failure| failure.class == Class::Denied);
+                let why = why.map(|failure| told(&aws.cloud, aws.fleet.as_str(), &failure));
+                aws.known.borrow_mut().rehearsed.insert(word, (now, why.clone()));
+                why
+            }
+        };
+        denied.extend(why.map(|why| (word.to_string(), why)));
+    }
+    denied
+}
+
+/// Every call that the action takes, as a question.
+async fn ask(aws: &Aws, action: &CloudAction) -> Result<(), Failure> {
+    let ec2 = &aws.wire.ec2_once;
+    match action {
+        CloudAction::Launch(request) => launches(aws, request).await,
+        CloudAction::Terminate { instance, .. } => terminates(aws, instance).await,
+        CloudAction::Reboot { instance, .. } => {
+            let request = ec2.reboot_instances().instance_ids(instance.as_str()).dry_run(true);
+            dry(aws, Api::RebootInstances, request.send()).await
+        }
+        CloudAction::Reserve(request) => {
+            let (fleet, reservation) = (aws.fleet.clone(), request.reservation.clone());
+            let tag = ReservationTag { fleet, reservation, generation: request.generation };
+            let request = reserve::input(request, &tag).dry_run(true);
+            dry(aws, Api::CreateCapacityReservation, request.send_with(ec2)).await
+        }
+        CloudAction::Modify { id, nodes, .. } => {
+            let nodes = i32::try_from(*nodes).unwrap_or(i32::MAX);
+            let request = ec2.modify_capacity_reservation().capacity_reservation_id(id.as_str());
+            dry(aws, Api::ModifyCapacityReservation, request.instance_count(nodes).dry_run(true).send()).await
+        }
+        CloudAction::Cancel { id, .. } => {
+            let request = ec2.cancel_capacity_reservation().capacity_reservation_id(id.as_str()).dry_run(true);
+            dry(aws, Api::CancelCapacityReservation, request.send()).await
+        }
+        CloudAction::Purchase(_) => Ok(()),
+        CloudAction::EnsureTemplate(wanted) => writes(aws, wanted).await,
+        CloudAction::EnsureGroup { group } => groups(aws, group).await,
+    }
+}
+
+/// Whether it is allowed: a dry run has no other good answer than an error that says so.
+async fn dry<T, E>(
+    aws: &Aws,
+    api: Api,
+    sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+) -> Result<(), Failure>
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
+    match aws.wire.call(api, sent).await {
+        Err(failure) if failure.class == Class::Denied => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// From the template where that is there; before that from the pool's image and role, which the policies judge alike.
+async fn launches(aws: &Aws, request: &LaunchRequest) -> Result<(), Failure> {
+    let subnet = launch::subnet(aws, request).await?;
+    let tag = SlotTag { fleet: aws.fleet.clone(), slot: request.slot.clone(), generation: request.generation };
+    let question = match launch::pinned(aws, &request.template, &request.template_digest).await {
+        Ok(version) => launch::input(request, &tag, &version, &subnet),
+        Err(_) => {
+            let known = aws.known.borrow().pools.get(&request.slot.pool).cloned();
+            let Some(pool) = known else { return Ok(()) };
+            let tags = tags::of_slot(&tag, &request.template_digest);
+            RunInstancesInput::builder()
+                .min_count(1)
+                .max_count(1)
+                .image_id(template::image(aws, &pool.image).await?)
+                .instance_type(request.instance_type.as_str().into())
+                .iam_instance_profile(IamInstanceProfileSpecification::builder().name(&pool.role).build())
+                .subnet_id(subnet)
+                .tag_specifications(tagged(ResourceType::Instance, &tags))
+                .tag_specifications(tagged(ResourceType::Volume, &tags))
+        }
+    };
+    // Without the token: a question must not be remembered as the request.
+    let question = question.set_client_token(None).dry_run(true);
+    dry(aws, Api::RunInstances, question.send_with(&aws.wire.ec2_once)).await
+}
+
+async fn terminates(aws: &Aws, instance: &InstanceId) -> Result<(), Failure> {
+    let off = AttributeBooleanValue::builder().value(false).build();
+    let lifts = aws.wire.ec2_once.modify_instance_attribute().instance_id(instance.as_str());
+    dry(aws, Api::ModifyInstanceAttribute, lifts.disable_api_termination(off).dry_run(true).send()).await?;
+    let ends = aws.wire.ec2_once.terminate_instances().instance_ids(instance.as_str()).dry_run(true);
+    dry(aws, Api::TerminateInstances, ends.send()).await
+}
+
+async fn writes(aws: &Aws, wanted: &Template) -> Result<(), Failure> {
+    let data = RequestLaunchTemplateData::builder().instance_type(wanted.instance_type.as_str().into()).build();
+    let name = wanted.name.as_str();
+    if launch::newest(aws, &wanted.name).await?.is_some() {
+        let request = aws.wire.ec2_once.create_launch_template_version().launch_template_name(name);
+        let request = request.launch_template_data(data).dry_run(true);
+        return dry(aws, Api::CreateLaunchTemplateVersion, request.send()).await;
+    }
+    let request = aws.wire.ec2_once.create_launch_template().launch_template_name(name).launch_template_data(data);
+    let tags = tagged(ResourceType::LaunchTemplate, &tags::of_fleet(&aws.fleet, name));
+    dry(aws, Api::CreateLaunchTemplate, request.tag_specifications(tags).dry_run(true).send()).await
+}
+
+async fn groups(aws: &Aws, group: &GroupName) -> Result<(), Failure> {
+    let tags = tagged(ResourceType::PlacementGroup, &tags::of_fleet(&aws.fleet, group.as_str()));
+    let request = aws.wire.ec2_once.create_placement_group().group_name(group.as_str());
+    let request = request.strategy(PlacementStrategy::Cluster).tag_specifications(tags).dry_run(true);
+    dry(aws, Api::CreatePlacementGroup, request.send()).await
+}
+
+/// What was denied, and the statement to add as it has to be written for this fleet.
+fn told(cloud: &AwsCloud, fleet: &str, failure: &Failure) -> String {
+    let said = failure.whole();
+    match statement(cloud, fleet, failure.api.statement()) {
+        Some(statement) => format!("{}: {statement}", said.trim_end_matches('.')),
+        None => said,
+    }
+}
+
+fn statement(cloud: &AwsCloud, fleet: &str, name: &str) -> Option<String> {
+    let policies = POLICIES.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    let mut all = policies.flat_map(|policy| policy["Statement"].as_array().cloned().unwrap_or_default());
+    let found = all.find(|statement| statement["Sid"] == name)?.to_string();
+    Some(found.replace("REGION", &cloud.region).replace("ACCOUNT", &cloud.account_id).replace("FLEET", fleet))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_at_plan_time_holds_the_statement_that_is_missing_for_this_fleet() {
+        let region = "us-west-2".to_string();
+        let cloud =
+            AwsCloud { region, account_id: "123456789012".into(), endpoint_url: None, eks: None, queue_url: None };
+        let failure = Failure::said(Api::TerminateInstances, "UnauthorizedOperation", Some(403), "You may not.");
+        let told = told(&cloud, "ml", &failure);
+        assert!(told.contains("`ec2:TerminateInstances`") && told.contains(r#"{"Sid":"OwnInstances""#), "{told}");
+        assert!(told.contains("arn:aws:ec2:us-west-2:123456789012:instance/*"), "{told}");
+        assert!(told.contains(r#""aws:ResourceTag/tidewright.dev/fleet":"ml""#), "{told}");
+        let json = &told[told.find('{').unwrap()..];
+        assert!(serde_json::from_str::<Value>(json).is_ok(), "{json}");
+    }
+
+    #[test]
+    fn every_statement_that_a_denial_can_name_is_there() {
+        let cloud =
+            AwsCloud { region: "r".into(), account_id: "a".into(), endpoint_url: None, eks: None, queue_url: None };
+        for api in Api::ALL.iter().filter(|api| !api.is_free()) {
+            assert!(statement(&cloud, "f", api.statement()).is_some(), "{}", api.name());
+        }
+    }
+}
