@@ -209,6 +209,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
                 groups: read(BTreeMap::new()),
                 templates: read(BTreeMap::new()),
                 spot_prices: read(BTreeMap::new()),
+                hosts: Default::default(),
                 recommended: Default::default(),
             },
             cluster: ClusterSeen {
@@ -222,6 +223,8 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
             },
             guards: BTreeMap::new(),
             rehearsed: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            denied: BTreeMap::new(),
         },
         ledger: Ledger::default(),
         renamed: Default::default(),
