@@ -459,6 +459,30 @@ fn orders_that_mean_nothing_are_errors_that_say_so() {
 }
 
 #[test]
+fn a_fleet_can_be_stopped_whatever_is_wrong_with_its_documents() {
+    let directory = fleet_by_day();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    assert_eq!(run(&["apply", "--yes", "--until-converged"]).code, 0);
+    let pools = directory.path().join("pools.yaml");
+    let right = std::fs::read_to_string(&pools).unwrap();
+    std::fs::write(&pools, right.replace("instanceType: p5.48xlarge", "instanceType: [")).unwrap();
+    assert_eq!(run(&["plan"]).code, 1);
+    let Answer { code, out, err } = run(&["freeze", "--reason", "incident 4711"]);
+    assert_eq!((code, out.as_str()), (0, "The whole fleet is frozen: incident 4711\n"), "{err}");
+    assert!(err.contains("it needs only the Fleet document"), "{err}");
+    assert_eq!(run(&["freeze", "pool/train", "--reason", "audit"]).code, 0, "a pool whose nodes are known");
+    let unknown = run(&["freeze", "pool/trian", "--reason", "audit"]);
+    assert!(unknown.code == 1 && unknown.err.contains("freeze the whole fleet"), "{}", unknown.err);
+    assert_eq!(run(&["thaw", "pool/train"]).code, 0);
+    std::fs::write(&pools, right).unwrap();
+    assert_eq!(run(&["plan"]).code, 0, "nothing was to be done");
+    assert!(run(&["status"]).out.contains("incident 4711"));
+    // Without a Fleet document nobody knows where the fleet lives.
+    std::fs::write(directory.path().join("fleet.yaml"), "kind: [").unwrap();
+    assert_eq!(run(&["thaw"]).code, 1);
+}
+
+#[test]
 fn a_freeze_is_never_weakened_by_another() {
     let directory = fleet();
     let run = |arguments: &[&str]| run(directory.path(), arguments);

@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
         talk(&format!("to lift it: tidewright thaw{what}{}", dir_flag(&session.directory)));
         Ok(DONE)
     };
-    Session::open(&arguments.directory, Access::Note).and_then(|session| freeze(&session)).unwrap_or_else(|code| code)
+    Session::open(&arguments.directory, Access::Stop).and_then(|session| freeze(&session)).unwrap_or_else(|code| code)
 }
 
 pub fn thaw(arguments: &ThawArguments, common: &Common) -> u8 {
@@ -121,7 +121,7 @@ pub fn thaw(arguments: &ThawArguments, common: &Common) -> u8 {
         }
         Ok(DONE)
     };
-    Session::open(&arguments.directory, Access::Note).and_then(|session| thaw(&session)).unwrap_or_else(|code| code)
+    Session::open(&arguments.directory, Access::Stop).and_then(|session| thaw(&session)).unwrap_or_else(|code| code)
 }
 
 fn scope(what: Option<&Named>) -> Scope {
@@ -146,6 +146,12 @@ fn named(scope: &Scope) -> String {
 fn exists(session: &Session, scope: &Scope) -> Result<(), u8> {
     match scope {
         Scope::Fleet => Ok(()),
+        Scope::Pool(name) if session.is_head_alone => {
+            let known = session.ledger()?.pools.contains_key(name);
+            let why =
+                || format!("the documents are wrong, and no node of pool/{name} is known: freeze the whole fleet");
+            if known { Ok(()) } else { Err(fail(&why())) }
+        }
         Scope::Pool(name) => plan::known(&session.fleet, &Thing::Pool(name.clone())).map_err(|why| fail(&why)),
         Scope::Node(name) => node(session, name.as_str()),
     }

@@ -12,8 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{ERROR, fail, talk};
 use crate::audit::{Audited, audit};
 use crate::effect::{Head, Ledger, LedgerChange, Part};
-use crate::fleet::Fleet;
 use crate::fleet::config::{AwsCloud, Cloud, Kubernetes};
+use crate::fleet::{Fleet, Kind};
 use crate::ids::FleetUid;
 use crate::load::{self, Loaded};
 use crate::plan::{Plan, PlanInput, plan};
@@ -30,6 +30,8 @@ use crate::units::Duration;
 #[derive(Debug)]
 pub struct Session {
     pub fleet: Fleet,
+    /// The other documents are wrong, and the fleet is only what the Fleet document says.
+    pub is_head_alone: bool,
     pub uid: FleetUid,
     place: Place,
     /// Somebody else has the world: what is to be remembered is written down for them, beside this file.
@@ -59,6 +61,8 @@ pub enum Access {
     Change,
     /// Only what we remember is changed, also while somebody else is at work.
     Note,
+    /// The same, also where nothing but the Fleet document is right: who stops a fleet need not mend it first.
+    Stop,
 }
 
 /// Where the simulator's state lives. The loader passes over hidden directories.
@@ -96,35 +100,44 @@ impl Session {
         let now = Sim::peek(&state, begin).map(|sim| sim.now()).unwrap_or(begin);
         let is_real = loaded.kubernetes().is_some_and(|cluster| !matches!(cluster, Kubernetes::Sim(_)));
         // A real cluster has the time that everybody has.
-        let fleet = checked(loaded, if is_real { SystemClock.now() } else { now })?;
+        let now = if is_real { SystemClock.now() } else { now };
+        let alone = || if access == Access::Stop { head_alone(directory, now) } else { None };
+        let (fleet, is_head_alone) = match checked(loaded, now) {
+            Ok(fleet) => (fleet, false),
+            Err(code) => (alone().ok_or(code)?, true),
+        };
         supported(&fleet).map_err(|why| fail(&why))?;
         if is_real {
             let cluster = block_on(K8s::connect(&fleet.kubernetes, &fleet.name.value));
             let cluster = cluster.map_err(|error| fail(&error.to_string()))?;
             let cloud = cloud_of(&fleet, &cluster)?;
-            return Ok(Self::new(fleet, Place::Cluster(Box::new(cluster), cloud), None, directory));
+            let session = Self::new(fleet, Place::Cluster(Box::new(cluster), cloud), None, directory);
+            return Ok(Self { is_head_alone, ..session });
         }
         if access != Access::Look {
             prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
         }
         let opened = match access {
             Access::Look => Sim::peek(&state, begin),
-            Access::Change | Access::Note => Sim::open(&state, begin),
+            Access::Change | Access::Note | Access::Stop => Sim::open(&state, begin),
         };
         let (sim, notes) = match opened {
-            Err(SimError::Held { .. }) if access == Access::Note => (Sim::peek(&state, begin), Some(state)),
+            Err(SimError::Held { .. }) if matches!(access, Access::Note | Access::Stop) => {
+                (Sim::peek(&state, begin), Some(state))
+            }
             opened => (opened, None),
         };
         let sim = sim.map_err(|error| fail(&error.to_string()))?;
         let furnished = sim.furnish(&fleet.target_at(sim.now()));
         furnished.map_err(|error| fail(&format!("the simulator cannot hold what the fleet adopts: {error}")))?;
         sim.furnish_nodes(&fleet.target_at(sim.now()));
-        Ok(Self::new(fleet, Place::Simulated(Box::new(sim)), notes, directory))
+        Ok(Self { is_head_alone, ..Self::new(fleet, Place::Simulated(Box::new(sim)), notes, directory) })
     }
 
     fn new(fleet: Fleet, place: Place, notes: Option<PathBuf>, directory: &Path) -> Self {
         let uid = FleetUid::from(fleet.name.value.as_str());
-        Self { fleet, uid, place, notes, directory: directory.display().to_string(), revision: revision(directory) }
+        let (is_head_alone, revision) = (false, revision(directory));
+        Self { fleet, is_head_alone, uid, place, notes, directory: directory.display().to_string(), revision }
     }
 
     pub fn world(&self) -> World<'_> {
@@ -179,8 +192,12 @@ impl Session {
     }
 
     pub fn head(&self) -> Result<Head, u8> {
+        self.ledger().map(|ledger| ledger.head)
+    }
+
+    pub fn ledger(&self) -> Result<Ledger, u8> {
         let read = block_on(self.world().cluster.ledger());
-        read.map(|(ledger, _)| ledger.head).map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+        read.map(|(ledger, _)| ledger).map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
     }
 }
 
@@ -191,6 +208,16 @@ fn checked(loaded: Loaded, now: Timestamp) -> Result<Fleet, u8> {
         talk(diagnostics::human(&checked.sources, &checked.diagnostics, true).trim_end());
         ERROR
     })
+}
+
+/// The fleet that the Fleet document alone says: its name, and where it lives.
+fn head_alone(directory: &Path, now: Timestamp) -> Option<Fleet> {
+    let mut head = load::load(directory);
+    head.manifests.retain(|manifest| manifest.kind == Some(Kind::Fleet));
+    head.diagnostics.clear();
+    let fleet = head.check(now).fleet?;
+    talk("The documents are wrong, and this is done all the same: it needs only the Fleet document.");
+    Some(fleet)
 }
 
 /// Plans and judges. A plan that breaks a law is our mistake, and is never shown as if it were one to follow.
