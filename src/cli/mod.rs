@@ -60,7 +60,7 @@ struct Arguments {
 /// What every verb understands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// As human, json; plan: markdown, svg, html; validate: github, sarif; place: svg, html
+    /// As human, json, markdown, svg, html, github, sarif: what a verb has
     #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true)]
     #[arg(value_enum, default_value_t = Output::Human, hide_default_value = true)]
     output: Output,

@@ -137,7 +137,7 @@ impl Chosen {
             for course in std::mem::take(&mut draft.courses) {
                 let waits = course.nodes.iter().any(|node| nodes.contains(&node) && !begun(node));
                 match waits {
-                    true => draft.held.push(course.held(WaitingOn::Gang { name: why.clone() })),
+                    true => draft.held.push(course.held(WaitingOn::Capacity { what: why.clone(), retry: None })),
                     false => draft.courses.push(course),
                 }
             }
@@ -166,10 +166,27 @@ impl Claims {
         zone: &Zone,
         reservation: Option<&ReservationId>,
     ) -> Option<HostName> {
-        let pins = self.pins.get_mut(pool)?;
-        let fits = |host: &HostSeen| host.zone == *zone && host.reservation.as_ref() == reservation;
-        let at = pins.iter().position(|name| hosts.get(name).is_some_and(fits))?;
-        pins.remove(at)
+        let at = self.pinned(pool, hosts, zone, reservation)?;
+        self.pins.get_mut(pool)?.remove(at)
+    }
+
+    fn pinned(
+        &self,
+        pool: &PoolName,
+        hosts: &BTreeMap<HostName, HostSeen>,
+        zone: &Zone,
+        reservation: Option<&ReservationId>,
+    ) -> Option<usize> {
+        let fits = |host: &HostSeen| {
+            let is_here = host.zone == *zone && host.reservation.as_ref() == reservation;
+            is_here && self.elsewhere(pool, &host.network).is_none()
+        };
+        self.pins.get(pool)?.iter().position(|name| hosts.get(name).is_some_and(fits))
+    }
+
+    /// Whether a launch here could name a host.
+    pub fn has_pin(&self, pool: &PoolName, hosts: &BTreeMap<HostName, HostSeen>, zone: &Zone) -> bool {
+        self.pinned(pool, hosts, zone, None).is_some()
     }
 
     /// The level that would be broken by a machine below these network nodes, as far as they say.

@@ -376,6 +376,18 @@ impl Room {
         if wanted > allowed && !replaces_dead {
             return Err((WaitingOn::Limit { name: "limits.hourlyUsd".into(), allowed, wanted }, false));
         }
+        // Rather no machine than one elsewhere, where the cloud tells which host it would be.
+        let hosts = &view.input.observed.cloud.hosts;
+        let required = pool.spec.placement.as_ref().filter(|placement| placement.required);
+        let is_told = || hosts.values().any(|host| host.instance_type == pool.spec.shape.instance_type);
+        if let Some(level) = required.and_then(|placement| placement.together.as_ref())
+            && is_told()
+            && !self.claims.has_pin(pool.name, hosts, &zone)
+        {
+            let nearest = || format!("a free host in the {level} of pool/{}", pool.name);
+            let what = self.claims.why_short(pool.name).map_or_else(nearest, str::to_string);
+            return Err((WaitingOn::Capacity { what, retry: None }, false));
+        }
         *used += 1;
         self.hourly = wanted;
         self.pin(view, pool, &zone);

@@ -100,7 +100,7 @@ pub fn site(view: &View<'_>, with_offers: bool) -> Site {
     let standing = view.standing;
     let pools: Vec<&PoolView<'_>> = view.pools.values().collect();
     let mut found = nodes(view, &pools);
-    found.append(&mut unused(view, &pools));
+    found.append(&mut unused(view, &pools, with_offers));
     if with_offers {
         found.append(&mut offered(view, &pools));
     }
@@ -380,14 +380,19 @@ fn suits(
 }
 
 /// Places of reservations in which nothing runs.
-fn unused(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
+fn unused(view: &View<'_>, pools: &[&PoolView<'_>], with_pending: bool) -> Vec<Found> {
     let keys = keys(view.standing);
     let mut found = Vec::new();
     for (name, spec) in &view.standing.reservations {
         let id: Option<ReservationId> = super::reservations::id_of(view.input, name);
         let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get_key_value(&id));
-        let active = seen.filter(|(_, seen)| seen.state == ReservationState::Active);
-        let Some((seen_id, seen)) = active else { continue };
+        let Some((seen_id, seen)) = seen else { continue };
+        let places = match seen.state {
+            ReservationState::Active => seen.available,
+            // One that was just made says for minutes that nothing is available, and is launched into already.
+            ReservationState::Pending if with_pending && !seen.block => seen.total,
+            _ => continue,
+        };
         let takes = |pool: &&PoolView<'_>| {
             let has = |source: &Source| matches!(source, Source::Reservation(held) if held == name);
             pool.spec.capacity.iter().any(has)
@@ -395,7 +400,7 @@ fn unused(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
         let suits: Vec<bool> = pools.iter().map(takes).collect();
         let hosts = &view.input.observed.cloud.hosts;
         let mut told = hosts.iter().filter(|(_, host)| host.reservation.as_ref() == Some(seen_id));
-        for number in 1..=seen.available {
+        for number in 1..=places {
             let (host, network) = match told.next() {
                 Some((name, host)) => (NodeName::from(name.as_str()), &host.network),
                 None => (format!("{name} {number}").into(), &seen.network),

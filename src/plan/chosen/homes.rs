@@ -44,14 +44,16 @@ fn home(view: &View<'_>, pool: &PoolView<'_>, deep: usize) -> Option<Vec<String>
         let Source::Reservation(name) = source else { continue };
         let id = id_of(view.input, name);
         let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
-        let Some(seen) = seen.filter(|seen| seen.state == ReservationState::Active) else { continue };
-        if seen.network.len() < deep {
-            continue;
-        }
+        let Some(seen) = seen.filter(|seen| seen.network.len() >= deep) else { continue };
+        let places = match seen.state {
+            ReservationState::Active => seen.available,
+            ReservationState::Pending => seen.total,
+            _ => continue,
+        };
         let home = &seen.network[..deep];
         match reserved.iter_mut().find(|(known, _)| known == home) {
-            Some((_, places)) => *places += seen.available,
-            None => reserved.push((home.to_vec(), seen.available)),
+            Some((_, known)) => *known += places,
+            None => reserved.push((home.to_vec(), places)),
         }
     }
     let wanted = pool.target.nodes;

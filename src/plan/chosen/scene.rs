@@ -87,6 +87,14 @@ impl<'v, 'a> Scene<'v, 'a> {
                 *counts.entry(self.site.tree.above[level][self.site.tree.leaf_of[at] as usize]).or_default() += 1;
             }
         }
+        // One that has nothing yet goes where its reservations are: their places come before all others.
+        if counts.is_empty() {
+            for at in (0..self.hosts.len()).filter(|at| self.is_told(*at) && self.could_have(pool, *at)) {
+                if self.site.spots[at].standing == Position::Unused {
+                    *counts.entry(self.site.tree.above[level][self.site.tree.leaf_of[at] as usize]).or_default() += 1;
+                }
+            }
+        }
         let most = counts.iter().max_by_key(|(domain, count)| (**count, std::cmp::Reverse(**domain)));
         most.map(|(domain, _)| (pool, level, *domain))
     }
