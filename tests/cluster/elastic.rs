@@ -5,11 +5,13 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tidewright::provider::Cluster;
 
-use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, shared};
+use super::super::controlplane::{Controlplane, GpuNodes, block, eventually, gang, shared};
 use super::recorded::{evicted, recorded};
 use super::teams::tidewright;
 use super::whole::pods;
+use super::{cluster, target};
 
 /// The fleet with a tide that ends in so many minutes: reclaim begins 45 minutes before, and is hard ten before.
 fn write(directory: &Path, ends_in: i64) {
@@ -91,14 +93,26 @@ fn work_that_may_be_smaller_gives_back_first_and_goes_on_with_the_rest() {
         eventually(&format!("{name} runs"), 120, || (running(&plane, batch, name) == pods).then_some(()));
     }
 
-    // Four of the six nodes are asked back: two of them are the elastic job's to give, and for the other two a gang goes.
+    // What Kueue does with a job that somebody makes smaller: its quota is free at once, and its places are kept.
+    let smaller = json!({"spec": {"parallelism": 2, "completions": 2}});
+    plane.api.merge("/apis/batch/v1/namespaces/elastic-batch/jobs/flex", &smaller).unwrap();
+    let documents = "kind: PreemptionTier\nmetadata: {name: elastic}\nspec: {rank: 100}\n";
+    let seen = eventually("Kueue follows", 60, || {
+        let seen = block(cluster(&plane, "elastic").observe(&target("elastic", documents)));
+        let all = seen.workloads.whole().expect("all workloads were read").clone();
+        all.into_values().find(|one| one.fewest.is_some() && one.pods == 2)
+    });
+    assert_eq!((seen.requests["nvidia.com/gpu"], seen.nodes.values().sum::<u32>()), (16, 3), "{seen:#?}");
+
+    // Four of the six nodes are asked back, and one of them nobody uses: one more is the elastic job's to give, and for the
+    // other two a gang goes.
     write(directory.path(), 30);
     let (_, planned) = tidewright(&plane, directory.path(), &["plan", "--verbose"]);
     assert!(planned.contains("shrink workload elastic-batch/") && planned.contains("to 1 pod"), "{planned}");
     converge();
     let flex = job(&plane, batch, "flex");
     assert_eq!((&flex["spec"]["parallelism"], &flex["spec"]["completions"]), (&json!(1), &json!(1)));
-    assert_eq!(flex["metadata"]["annotations"]["tidewright.dev/shrunk-from"], "3");
+    assert_eq!(flex["metadata"]["annotations"]["tidewright.dev/shrunk-from"], "2");
     eventually("what is left of it runs", 120, || (running(&plane, batch, "flex") == 1).then_some(()));
     assert_eq!(job(&plane, batch, "fixed")["spec"]["suspend"], true);
 
