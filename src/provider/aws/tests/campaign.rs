@@ -4,6 +4,8 @@
 //! `WIRE_SEEDS=500 cargo test --lib provider::aws::tests::campaign -- --nocapture` runs many; `WIRE_SEED=17` or
 //! `WIRE_SEED=17,23` runs some again.
 
+#![allow(clippy::disallowed_macros)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;

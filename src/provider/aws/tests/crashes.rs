@@ -4,6 +4,8 @@
 //! `WIRE_CRASHES=all cargo test --lib provider::aws::tests::crashes -- --nocapture` kills at all of them; without it some
 //! are left out, because a debug build takes its time.
 
+#![allow(clippy::disallowed_macros)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
@@ -12,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jiff::SignedDuration;
 
 use super::door::Wired;
+use crate::mistakes::{Mistake, making};
 use crate::observed::Market;
 use crate::provider::sim::{Fault, Position};
 use crate::scenario::bench::{Bench, End};
@@ -149,4 +152,17 @@ fn two_operators_fall_back_to_another_zone_and_launch_nothing_twice() {
             ended.fleet.values().filter(|what| what.starts_with("g6e")).map(String::as_str).collect();
         assert_eq!(zones.len(), 2, "seed {seed}: {ended:?}");
     });
+}
+
+#[test]
+fn without_the_token_or_with_a_hasty_fallback_a_lost_answer_makes_two_and_is_caught() {
+    for mistake in [Mistake::LaunchWithoutToken, Mistake::FallbackAfterNoAnswer] {
+        let broken = making(&[mistake, Mistake::JudgeSleeps], || {
+            let (mut bench, door) = begun();
+            door.order("cut-after RunInstances 3");
+            bench.converge(40).map(drop)
+        });
+        let wrong = broken.expect_err("two machines for one slot");
+        assert!(wrong.what.contains("I1: "), "{mistake:?}: {}", wrong.what);
+    }
 }
