@@ -160,6 +160,8 @@ fn without_the_token_or_with_a_hasty_fallback_a_lost_answer_makes_two_and_is_cau
         let broken = making(&[mistake, Mistake::JudgeSleeps], || {
             let (mut bench, door) = begun();
             door.order("cut-after RunInstances 3");
+            // What is listed is found by its tag, whatever its token: only what is not listed yet can be made twice.
+            bench.sim.inject(Fault::Lag { launches: 9, by: Duration::minutes(5) });
             bench.converge(40).map(drop)
         });
         let wrong = broken.expect_err("two machines for one slot");
