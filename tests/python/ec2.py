@@ -423,6 +423,9 @@ def test_notices_come_by_status_and_by_queue(server):
         return found
 
     received()
+    server.order("rebalance", plain)
+    told = [(event["detail-type"], event["detail"]["instance-id"]) for event in received()]
+    check(told == [("EC2 Instance Rebalance Recommendation", plain)], told)
     server.order("interrupt", spot)
     server.order("maintenance", f"{plain} 1h")
     told = [(event["detail-type"], event["source"]) for event in received()]
@@ -431,6 +434,9 @@ def test_notices_come_by_status_and_by_queue(server):
     requests = server.ec2.describe_spot_instance_requests(
         Filters=[{"Name": "status-code", "Values": ["marked-for-termination"]}])["SpotInstanceRequests"]
     check([(r["SpotInstanceRequestId"], r["InstanceId"]) for r in requests] == [(request, spot)], requests)
+    # Whoever polls counts the two minutes from here.
+    marked = requests[0]["Status"]["UpdateTime"]
+    check(abs(now(server) - marked) < timedelta(seconds=30), f"marked at {marked}, and it is {now(server)}")
     statuses = server.ec2.describe_instance_status(InstanceIds=[plain])["InstanceStatuses"]
     check(statuses[0]["Events"][0]["Code"] == "instance-retirement", statuses)
     server.order("advance", "3m")
