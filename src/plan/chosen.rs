@@ -97,11 +97,9 @@ impl Chosen {
         let name = &scene.site.tree.hosts[at];
         let next = pool.map(|pool| scene.site.pools[pool as usize].clone());
         match scene.slots[at] {
-            Some((own, slot)) if scene.is_in_play(at) => {
-                if next.as_ref() != Some(own.name) {
-                    let idle_only = scene.idle_only(own);
-                    self.leaves.insert(slot.id.clone(), Leaving { node: name.clone(), to: next, idle_only });
-                }
+            Some((own, slot)) if scene.is_in_play(at) && next.as_ref() != Some(own.name) => {
+                let idle_only = scene.idle_only(own);
+                self.leaves.insert(slot.id.clone(), Leaving { node: name.clone(), to: next, idle_only });
             }
             None if scene.is_in_play(at) => {
                 if let (Some(next), Some(pool)) = (next, pool) {

@@ -307,12 +307,12 @@ impl<'v, 'a> Scene<'v, 'a> {
     /// Keeps nodes that should go where something else is to be done with them first; whether there were any.
     fn keep_those_with_other_wishes(&mut self, to: &[Option<u32>]) -> bool {
         let mut kept = false;
-        for at in 0..to.len() {
+        for (at, to) in to.iter().enumerate() {
             let Some((pool, slot)) = self.slots[at].filter(|_| self.hosts[at].free == Freedom::Usable) else {
                 continue;
             };
             let own = self.site.spots[at].pool;
-            if to[at] == own || self.is_begun(at) {
+            if *to == own || self.is_begun(at) {
                 continue;
             }
             if !matches!(wish(self.view, pool, slot), None | Some(Wish::Dress { .. })) {
