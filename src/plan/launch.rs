@@ -5,6 +5,7 @@
 //! holds) is waited for: a second paid node is never launched because the first is slow.
 
 mod claims;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 use rust_decimal::Decimal;
 
 use super::chosen::Claims;
-use super::drain::{Steps, step_id};
-use super::types::{WaitingOn, pool_of};
+use super::types::WaitingOn;
 use super::view::{Body, PoolView, SlotView, View};
-use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LaunchRequest, Verb, token};
+use crate::effect::{Fact, LaunchRequest, token};
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::Manage;
 use crate::fleet::standing::TermsSpec;
@@ -24,6 +24,7 @@ use crate::mistakes::{Mistake, is_on};
 use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 use claims::{Claimable, claimable};
+pub use steps::steps;
 
 /// How long a source that refused is left alone.
 pub const BACK_OFF: SignedDuration = SignedDuration::from_mins(10);
@@ -468,60 +469,6 @@ fn smaller(view: &View<'_>) -> BTreeMap<ReservationId, i64> {
         (spec.nodes < seen.total).then_some((id, more))
     });
     found.collect()
-}
-
-/// The steps of a launch: its template and group, the place, the request.
-pub fn steps(
-    view: &View<'_>,
-    pool: &PoolView<'_>,
-    made: &mut Steps,
-    request: &LaunchRequest,
-    usd_hour: Usd,
-    wait_for: Option<&Fact>,
-) {
-    if let Some(fact) = wait_for {
-        let (id, takes) = match fact {
-            // All slots wait for the same reservation.
-            Fact::Active(id) => (step_id("active", id, 0), (1, 300)),
-            _ => (step_id("place", &request.slot, request.generation), (60, 420)),
-        };
-        made.push(id, Action::Await(fact.clone()), vec![], takes);
-    }
-    let mut before = prepare(view, pool, made);
-    before.extend(made.last.clone());
-    let requires = request.reservation.iter().map(|id| Fact::Active(id.clone())).collect();
-    let action = Action::Cloud(CloudAction::Launch(request.clone()));
-    made.push(step_id("launch", &request.slot, request.generation), action, requires, (60, 180));
-    if let Some(step) = made.steps.last_mut() {
-        step.after = before;
-    }
-    let amount = Amount { usd_hour, ..Amount::count(1) };
-    made.with(Effects::one(Verb::Launch, pool_of(&request.slot), amount));
-}
-
-/// The launch template and the placement group, where they are not there yet.
-fn prepare(view: &View<'_>, pool: &PoolView<'_>, made: &mut Steps) -> Vec<crate::ids::StepId> {
-    let mut ids = Vec::new();
-    let Some(objects) = view.input.desired.pools.get(pool.name) else { return ids };
-    let seen = &view.input.observed.cloud;
-    let known = seen.templates.seen().get(&objects.template.name).and_then(|found| found.digest.as_ref());
-    let last = made.last.clone();
-    if known != Some(&objects.template.digest) {
-        let id = step_id("template", &objects.template.name, 0);
-        made.last = None;
-        made.push(id.clone(), Action::Cloud(CloudAction::EnsureTemplate(objects.template.clone())), vec![], (1, 5));
-        ids.push(id);
-    }
-    if let Some(group) =
-        objects.group.as_ref().filter(|group| objects.group_is_ours && !seen.groups.seen().contains_key(*group))
-    {
-        let id = step_id("group", group, 0);
-        made.last = None;
-        made.push(id.clone(), Action::Cloud(CloudAction::EnsureGroup { group: group.clone() }), vec![], (1, 5));
-        ids.push(id);
-    }
-    made.last = last;
-    ids
 }
 
 /// Who refused a slot a moment ago, in which zone, and until when it is left alone.
