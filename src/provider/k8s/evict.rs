@@ -3,8 +3,6 @@
 //! The body is the `policy/v1` Eviction itself. `kube` 5.0.0 writes its own `EvictParams` as `delete_options`, which
 //! the server passes over: the UID would never be checked, and a pod that took the name would go instead.
 
-use std::collections::BTreeMap;
-
 use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
@@ -42,19 +40,6 @@ pub async fn evict(k8s: &K8s, pods: &[(NamespacedName, Uid)], force: bool) -> Re
     Ok(Done::Evicted { refused })
 }
 
-/// Which of these the server would refuse for good, asked without a consequence.
-pub async fn rehearse(k8s: &K8s, pods: &[(NamespacedName, Uid)]) -> BTreeMap<Uid, String> {
-    let asked = pods.iter().map(|(name, uid)| async move {
-        let failure = post(k8s, name, uid, "?dryRun=All").await.err()?;
-        match refusal(name, &failure)? {
-            Verdict::Refused(refusal) if refusal.permanent => Some((uid.clone(), refusal.why)),
-            _ => None,
-        }
-    });
-    let said: Vec<Option<(Uid, String)>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
-    said.into_iter().flatten().collect()
-}
-
 /// In a namespace that ends every eviction is refused, also of a pod that is gone or on its way: the server looks at the
 /// namespace first. So the pod itself is looked at.
 async fn still_refused(k8s: &K8s, name: &NamespacedName, uid: &Uid, failure: Option<Failure>) -> Option<Failure> {
@@ -74,11 +59,7 @@ async fn still_refused(k8s: &K8s, name: &NamespacedName, uid: &Uid, failure: Opt
 }
 
 async fn ask(k8s: &K8s, name: &NamespacedName, uid: &Uid) -> Result<(), Failure> {
-    post(k8s, name, uid, "").await
-}
-
-async fn post(k8s: &K8s, name: &NamespacedName, uid: &Uid, query: &str) -> Result<(), Failure> {
-    let path = format!("{}/eviction{query}", kinds::pod(name.namespace.as_str(), &name.name));
+    let path = format!("{}/eviction", kinds::pod(name.namespace.as_str(), &name.name));
     let body = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",

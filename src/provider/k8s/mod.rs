@@ -40,7 +40,7 @@ use super::{Cluster, Done, PartValue, ProviderError, Version};
 use crate::effect::{ClusterAction, Ledger, Object, Part, Subject};
 use crate::fleet::Target;
 use crate::fleet::config::Kubernetes;
-use crate::ids::{FleetName, InstanceId, NamespacedName, NodeName, Uid, WorkloadUid};
+use crate::ids::{FleetName, InstanceId, NamespacedName, NodeName, WorkloadUid};
 use crate::observed::{ClusterSeen, NodeSeen, ObjectKey, Rehearsed, WorkloadSeen};
 use client::NoWay;
 
@@ -113,10 +113,6 @@ impl Cluster for K8s {
 
     async fn rehearse(&self, wanted: &[&Object]) -> BTreeMap<ObjectKey, Rehearsed> {
         write::rehearse(self, wanted).await
-    }
-
-    async fn rehearse_evictions(&self, pods: &[(NamespacedName, Uid)]) -> BTreeMap<Uid, String> {
-        evict::rehearse(self, pods).await
     }
 
     async fn perform(&self, action: &ClusterAction) -> Result<Done, ProviderError> {
