@@ -59,7 +59,7 @@ impl Scene {
 
     #[track_caller]
     fn wait_for_state(&self, state: &str) {
-        eventually(&format!("the state is {state}"), 20, || (self.state() == state).then_some(()));
+        eventually(&format!("the state is {state}"), 60, || (self.state() == state).then_some(()));
     }
 
     fn plugin(&self) -> String {
@@ -72,7 +72,7 @@ impl Scene {
 
     #[track_caller]
     fn wait_for_allocatable(&self, resource: &str, count: &str) {
-        eventually(&format!("{count} {resource}"), 20, || (self.allocatable(resource) == count).then_some(()));
+        eventually(&format!("{count} {resource}"), 60, || (self.allocatable(resource) == count).then_some(()));
     }
 
     /// Nothing happens for longer than anything takes.
@@ -86,7 +86,7 @@ impl Scene {
 
     #[track_caller]
     fn wait_for_mount(&self, entry: &str) {
-        eventually(&format!("{entry} is mounted"), 20, || self.operands.has_mounted(entry).then_some(()));
+        eventually(&format!("{entry} is mounted"), 60, || self.operands.has_mounted(entry).then_some(()));
     }
 
     fn configure(&self, text: &str) {
