@@ -43,6 +43,7 @@ scripts! {
     block_ends_under_a_freeze
     block_ends_while_nobody_looks
     block_is_bought_filled_and_drained
+    boot_that_does_not_help_is_not_repeated
     booted_node_is_admitted_again
     booted_node_shows_its_gpus_first
     bought_block_is_not_edited
@@ -78,6 +79,7 @@ scripts! {
     drain_ends_in_its_window
     drain_takes_whole_gangs
     drift_is_named_and_put_back
+    drift_is_put_back_while_an_update_waits
     driver_has_the_first_word
     elastic_work_shrinks_first
     emptied_for_a_person_is_closed
@@ -121,6 +123,7 @@ scripts! {
     kueues_file_needs_a_change
     launched_and_never_listed
     launches_name_their_hosts
+    lent_nodes_are_updated_on_the_way
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loans_edited_again_and_again
@@ -134,6 +137,7 @@ scripts! {
     mig_manager_fails
     mig_manager_hangs
     missed_turn_is_no_roll_out
+    new_nodes_serve_while_an_update_waits
     node_of_other_hardware_is_not_claimed
     nodes_change_places_when_that_pays
     not_approved_is_not_begun
@@ -163,6 +167,7 @@ scripts! {
     rename_keeps_closed_nodes_closed
     rename_takes_the_freeze_along
     rename_waits_for_an_answer
+    rename_while_an_update_waits
     replace_in_a_full_reservation
     required_level_has_no_room
     resend_into_a_hidden_reservation
@@ -172,6 +177,7 @@ scripts! {
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open
     returned_node_is_admitted_first
+    returned_node_serves_while_an_update_waits
     roll_out_by_the_hour_keeps_its_approval
     roll_out_says_when_it_is_done
     roll_out_within_the_hourly_limit
@@ -196,6 +202,7 @@ scripts! {
     stale_reads_move_nothing_backwards
     stillborn_node_is_replaced
     throttled_calls_are_repeated
+    tide_is_no_way_around_a_roll_out
     tide_lends_and_reclaims
     tier_is_ranked_anew
     turn_of_the_tide_approves_nothing_else

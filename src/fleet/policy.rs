@@ -55,7 +55,8 @@ pub struct Rule {
     /// For how long it must last.
     #[serde(default)]
     pub r#for: Duration,
-    /// What to do: the first step, then the next one each time it happens again within a week.
+    /// What to do: the first step, then the next one each time it happens again within a week. Where the last step is a
+    /// boot and it still shows, or shows again, the node is quarantined until somebody returns it.
     #[schemars(length(min = 1, max = 8))]
     pub then: Vec<Remedy>,
 }

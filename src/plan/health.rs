@@ -167,7 +167,14 @@ fn rung(now: Timestamp, record: Option<&Slot>, rule: &Rule, rule_id: u32, shown:
         }
     }
     let place = done().count().max(asked(rule, verdict)).min(rule.then.len().saturating_sub(1));
-    Some(Sickness { remedy: *rule.then.get(place)?, rule: rule_id, symptom, begun: None })
+    let remedy = *rule.then.get(place)?;
+    // A ladder that ends with a boot would boot for ever what no boot mends.
+    let booted_in_vain = remedy == Remedy::Reboot && done().count() >= rule.then.len();
+    if booted_in_vain {
+        let symptom = format!("{symptom} again, after the last step of its ladder, a boot");
+        return Some(Sickness { remedy: Remedy::Quarantine, rule: rule_id, symptom, begun: None });
+    }
+    Some(Sickness { remedy, rule: rule_id, symptom, begun: None })
 }
 
 /// The rung of the ladder that the driver asks for. It chooses among those that are written: a rule that only reports

@@ -6,6 +6,7 @@ use super::draft::{Course, Draft};
 use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, step_id};
 use super::dress::{admitted, dress, release, shown};
 use super::empty::leave;
+use super::harm::{Gang, gang_of};
 use super::later::successor_costs;
 use super::launch::{self, Supply};
 use super::layout;
@@ -17,7 +18,7 @@ use super::wish::{Wish, cut_wish};
 use crate::effect::{
     Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Treated, Verb, is_silent,
 };
-use crate::ids::{NodeName, Uid};
+use crate::ids::{NodeName, StepId, Uid};
 use crate::observed::PodSeen;
 
 /// The budget of slices that have to stay up.
@@ -54,7 +55,12 @@ pub fn serving(
         );
     }
     if let Wish::Quarantine { reason, treated: Some(treated) } = wish {
-        return quarantine(slot, node, reason, treated, view, draft);
+        let recorded = quarantine(slot, node, reason, treated, view, draft);
+        let before = draft.courses.len();
+        let empties = Wish::Quarantine { reason: reason.clone(), treated: None };
+        serving(view, pool, slot, &empties, shared, ready, draft);
+        let steps = draft.courses[before..].iter_mut().flat_map(|course| &mut course.steps);
+        return steps.filter(|step| step.after.is_empty()).for_each(|step| step.after.push(recorded.clone()));
     }
     if let Wish::Free = wish {
         let reason = Reason::LeftOver;
@@ -119,10 +125,10 @@ pub fn serving(
         (None, None) => draft.courses.push(course),
         (Some(waiting_on), Some(_)) => {
             let course = Course { steps: Vec::new(), ..course };
-            draft.held.push(rest(view, node, wish, &course, waiting_on));
+            draft.held.push(rest(view, node, wish, &course, waiting_on, &mut shared.told));
         }
         (None, Some(waiting_on)) => {
-            draft.held.push(rest(view, node, wish, &course, waiting_on));
+            draft.held.push(rest(view, node, wish, &course, waiting_on, &mut shared.told));
             if partly_begun {
                 draft.courses.push(course);
             }
@@ -179,7 +185,14 @@ fn kept_out(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &No
 }
 
 /// What is left of a wish that goes only so far: what a budget keeps for later is part of what is asked for now.
-fn rest(view: &View<'_>, node: &NodeName, wish: &Wish, course: &Course, waiting_on: WaitingOn) -> Held {
+fn rest(
+    view: &View<'_>,
+    node: &NodeName,
+    wish: &Wish,
+    course: &Course,
+    waiting_on: WaitingOn,
+    told: &mut BTreeSet<String>,
+) -> Held {
     let held = held(&course.on, course.wanted.clone(), course.reason.clone(), waiting_on);
     // Nobody is touched where a node is only taken when it falls free.
     if !wish.pressure().moves_work {
@@ -188,6 +201,11 @@ fn rest(view: &View<'_>, node: &NodeName, wish: &Wish, course: &Course, waiting_
     let pods = left_on(view, node, course);
     let disruption = view.harm.hit(&pods);
     let mut effects = wish.effects(&course.on);
+    // A gang goes once, however many of its nodes wait for it.
+    let gangs: BTreeSet<Gang<'_>> = pods.iter().filter_map(|pod| gang_of(pod)).collect();
+    let new: BTreeSet<Gang<'_>> = gangs.into_iter().filter(|gang| told.insert(format!("{gang:?}"))).collect();
+    let pods: Vec<&PodSeen> =
+        pods.into_iter().filter(|pod| gang_of(pod).is_none_or(|gang| new.contains(&gang))).collect();
     effects.add(&drained_at_most(view, &course.on, &pods));
     Held { effects, disruption, ..held }
 }
@@ -290,7 +308,7 @@ pub fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made:
     }
 }
 
-/// Remembers that a node is out of service until a person returns it; the next plan empties it.
+/// Remembers that a node is out of service until a person returns it, before it is emptied.
 fn quarantine(
     slot: &SlotView<'_>,
     node: &NodeName,
@@ -298,7 +316,7 @@ fn quarantine(
     treated: &Treated,
     view: &View<'_>,
     draft: &mut Draft,
-) {
+) -> StepId {
     let on = pool_of(&slot.id);
     let symptom = match reason {
         Reason::Sick { symptom, .. } => symptom.clone(),
@@ -308,8 +326,10 @@ fn quarantine(
     let mut made = Steps::new(standing(&on, reason));
     treat(&mut made, slot, treated);
     let change = LedgerChange::Quarantine { node: node.clone(), quarantine };
-    made.push(step_id("quarantine", node, slot.generation()), Action::Record(change), vec![], (1, 2));
+    let id = step_id("quarantine", node, slot.generation());
+    made.push(id.clone(), Action::Record(change), vec![], (1, 2));
     push(draft, &on, vec![node.clone()], format!("take {node} out of service"), reason.clone(), false, made.steps);
+    id
 }
 
 fn treat(made: &mut Steps, slot: &SlotView<'_>, treated: &Treated) {

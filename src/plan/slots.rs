@@ -4,7 +4,7 @@
 //! a slot without one needs follows from how far it is. Budgets are asked in the order of slots, so the same snapshot
 //! gives the same plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::chosen::Chosen;
 use super::draft::{Course, Draft};
@@ -13,15 +13,15 @@ use super::empty::empty_slot;
 use super::kept::{Kept, is_one_by_one};
 use super::later::later;
 use super::launch::Room;
-use super::layout;
+use super::layout::{self, CutState};
 use super::overfull::Overfull;
 use super::rollout::{Candidates, Hour, Rollout, rollout};
 use super::serving::serving;
 use super::steps::held;
 use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
-use super::wish::{Wish, moves_away, moves_out, wish};
-use crate::effect::{Action, LedgerChange, Thing, Treated};
+use super::wish::{Wish, in_service, is_outdated, moves_away, moves_out, wish};
+use crate::effect::{Action, Effects, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
 use crate::ids::{NodeName, SlotId};
 
@@ -34,11 +34,13 @@ pub struct Shared<'k> {
     pub kept: &'k Kept,
     /// Those of them that the pool's roll-out passes over.
     pub passed_over: Kept,
+    /// Gangs that something waits for, counted already.
+    pub told: BTreeSet<String>,
 }
 
-pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept, draft: &mut Draft) {
+pub fn plan<'a>(view: &View<'a>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept, draft: &mut Draft) {
     let (allowance, room) = (Allowance::default(), Room::new(view, chosen.claims.clone()));
-    let mut shared = Shared { allowance, room, kept, passed_over: Kept::new() };
+    let mut shared = Shared { allowance, room, kept, passed_over: Kept::new(), told: BTreeSet::new() };
     let mut hour = Hour::new(view);
     for pool in view.pools.values() {
         let before = draft.courses.len();
@@ -49,8 +51,9 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
                 (wish, _) => wish,
             },
         };
-        let wishes: BTreeMap<&SlotId, Wish> =
+        let mut wishes: BTreeMap<&SlotId, Wish> =
             pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();
+        update_on_the_way(view, pool, &mut wishes, kept, &hour);
         let rollout = rollout(view, pool, &candidates(pool, &wishes, kept), &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
@@ -63,6 +66,61 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
     if view.input.only_node.is_none() {
         strays(view, draft);
     }
+}
+
+/// Nodes that are emptied for a tide, or cut for the first time, get the new template on the way, where somebody approved
+/// that and a roll-out would have them all go now. Otherwise they are only cut: a tide waits for no roll-out, and is no
+/// way around its canary, its windows and its budget.
+fn update_on_the_way<'s, 'a>(
+    view: &View<'a>,
+    pool: &'s PoolView<'a>,
+    wishes: &mut BTreeMap<&'s SlotId, Wish>,
+    kept: &Kept,
+    hour: &Hour,
+) {
+    let is_fresh_cut = |wish: &Wish| matches!(wish, Wish::Cut { rollout: false, state: CutState::NotOrdered, .. });
+    let goes_along = |slot: &&SlotView<'_>| {
+        slot.mark.is_none() && wishes.get(&slot.id).is_some_and(is_fresh_cut) && is_outdated(view, pool, slot)
+    };
+    let along: Vec<&SlotId> = pool.slots.iter().filter(goes_along).map(|slot| &slot.id).collect();
+    let on = thing(pool.name);
+    let mut effects = Effects::default();
+    let replaced = |wish: &Wish| wish.clone().with_update();
+    along.iter().for_each(|id| effects.add(&replaced(&wishes[id]).effects(&on)));
+    if along.is_empty() || !is_approved(view, &effects) {
+        return;
+    }
+    let as_rollout = |wish: &Wish| match replaced(wish) {
+        Wish::Replace { reason, pressure, treated, .. } => Wish::Replace { reason, pressure, treated, rollout: true },
+        other => other,
+    };
+    let mut tried = wishes.clone();
+    along.iter().for_each(|id| drop(tried.insert(id, as_rollout(&wishes[id]))));
+    let mut hour = hour.clone();
+    let asked = rollout(view, pool, &candidates(pool, &tried, kept), &mut hour);
+    let waits = |slot: &&SlotView<'_>| {
+        let is_kept = slot.node.is_some_and(|(node, _)| asked.kept.contains_key(node) || kept.contains_key(node));
+        along.contains(&&slot.id) && (is_kept || asked.wait.contains_key(&slot.id))
+    };
+    if pool.slots.iter().any(|slot| waits(&slot)) {
+        return;
+    }
+    for id in along {
+        let wish = replaced(&wishes[id]);
+        wishes.insert(id, wish);
+    }
+}
+
+/// Whether something was approved before, and not done yet.
+fn is_approved(view: &View<'_>, effects: &Effects) -> bool {
+    view.input.ledger.head.approvals.values().any(|opened| effects.within(&opened.left).is_ok())
+}
+
+/// What a node needs that is to be moved and is not yet: until then it serves as any other.
+fn meanwhile(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, wish: &Wish) -> Option<Wish> {
+    let moves = matches!(wish, Wish::Replace { .. } | Wish::Cut { .. });
+    let begun = slot.mark.as_ref().is_some_and(|mark| mark.why == wish.why());
+    if !moves || begun || slot.body != Body::Serving { None } else { in_service(view, pool, slot) }
 }
 
 /// The slots of a pool, as a roll-out looks at them.
@@ -114,6 +172,26 @@ fn each(
             },
         }
         units.made(slot, before, draft);
+        let Some(wish) = wishes.get(&slot.id) else { continue };
+        let Some(needs) = meanwhile(view, pool, slot, wish) else { continue };
+        let is_free = wish.consent() == Consent::Standing || is_approved(view, &wish.effects(&thing(pool.name)));
+        let goes = draft.courses.len() > before.0;
+        let only_labels = matches!(needs, Wish::Dress { remove_starting: false, .. });
+        // Who opens a node that is about to be moved invites work to it.
+        if goes && is_free && !only_labels {
+            continue;
+        }
+        let moving = draft.courses.split_off(before.0);
+        serving(view, pool, slot, &needs, shared, &mut ready, draft);
+        let last = draft.courses.get(before.0).and_then(|course| course.steps.last()).map(|step| step.id.clone());
+        match last.filter(|_| !only_labels) {
+            // It is put into service first, whether or not somebody says yes to the rest.
+            Some(step) => {
+                let waits = |course: Course| course.held(WaitingOn::Step(step.clone()));
+                draft.held.extend(moving.into_iter().map(waits));
+            }
+            None => draft.courses.extend(moving),
+        }
     }
     units.wait_together(draft);
 }

@@ -123,7 +123,6 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         let treated = Some(treated(view, Remedy::Replace, health::ADMIT_RULE));
         return Some(Wish::Replace { reason, pressure: PressureOf::default(), treated, rollout: false });
     }
-    let is_starting = is_starting(node);
     let sick = health::sickness(view, pool, slot).map(|sick| silent::possible(view, pool, slot, sick));
     let late = || health::not_admitted(view, pool, slot, node);
     if let Some(wish) = sick.or_else(late).and_then(|sick| cure(view, slot, sick)) {
@@ -142,18 +141,24 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     }
     let cut = cut_wish(view, pool, slot);
     let outdated = is_outdated(view, pool, slot);
-    // A node that is emptied for another reason is updated on the way.
-    if outdated && let Some(Wish::Cut { reason, pressure, state: CutState::NotOrdered, rollout, .. }) = &cut {
-        return Some(Wish::Replace { reason: reason.clone(), pressure: *pressure, treated: None, rollout: *rollout });
-    }
     if let Some(cut) = cut {
-        return Some(cut);
+        let begun = slot.mark.as_ref().is_some_and(|mark| mark.why == "replace");
+        let moves = outdated && (cut.is_rollout() || begun);
+        return Some(if moves { cut.with_update() } else { cut });
     }
     if outdated {
         let idle_only = pool.spec.updates.when == When::Idle;
         let pressure = PressureOf { idle_only, ..PressureOf::default() };
         return Some(Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true });
     }
+    in_service(view, pool, slot)
+}
+
+/// What a node that serves needs while nothing takes it out, or while what would has to wait: its labels, and its door
+/// open.
+pub fn in_service(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
+    let (name, node) = slot.node?;
+    let is_starting = is_starting(node);
     if is_starting || !is_dressed(view, pool, slot, (name, node)) {
         let (labels, _) = clothes(view, pool, &slot.id, name);
         // Dressed with exactly this before, and no longer so: somebody else changed it.
@@ -231,7 +236,7 @@ fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
     }
 }
 
-fn is_outdated(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
+pub fn is_outdated(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
     let Some((_, instance)) = slot.instance else { return false };
     let wanted = view.input.desired.pools.get(pool.name).map(|objects| &objects.template);
     wanted.is_some_and(|wanted| {
@@ -298,6 +303,16 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
 }
 
 impl Wish {
+    /// A node that is emptied to be cut anew is replaced instead, by one with the template that is wanted now.
+    pub fn with_update(self) -> Self {
+        match self {
+            Self::Cut { reason, pressure, state: CutState::NotOrdered, rollout, .. } => {
+                Self::Replace { reason, pressure, treated: None, rollout }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the pool's update budget decides when.
     pub fn is_rollout(&self) -> bool {
         matches!(self, Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })

@@ -1,7 +1,7 @@
 //! What a seed draws: a fleet, and what happens to it.
 
 use super::dice::Dice;
-use super::fleet::{RACKS, RESERVED, Shape, fleet};
+use super::fleet::{BORROWERS, NAMES, RACKS, RESERVED, Shape, WINDOWS, fleet};
 use super::{Case, Line};
 
 /// What was done so far, where that decides what can be done next.
@@ -35,7 +35,7 @@ pub fn draw(seed: u64) -> Case {
     for _ in 0..dice.between(6, 14) {
         lines.extend(event(&mut dice, &mut shape, &mut story).into_iter().map(may));
     }
-    let end = ["show faults", "calm", "thaw", "thaw pool/train", "lost", "settle"];
+    let end = ["show faults", "calm", "thaw", "maybe thaw pool/train", "maybe thaw pool/drill", "lost", "settle"];
     lines.extend(end.map(|text| must(text.into())));
     lines.extend(["expect no orphans", "expect no violations"].map(|text| must(text.into())));
     if dice.chance(25) {
@@ -60,7 +60,10 @@ fn event(dice: &mut Dice, shape: &mut Shape, story: &mut Story) -> Vec<String> {
 
 /// Somebody merges another revision of the documents.
 fn edit(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
-    match dice.below(12) {
+    match dice.below(15) {
+        12 => vec![rename(shape)],
+        13 => vec![windows(dice, shape)],
+        14 if shape.tide => loan(dice, shape),
         0..=2 => {
             let to = dice.between(1, RESERVED);
             size("train", std::mem::replace(&mut shape.train, to), to)
@@ -87,7 +90,7 @@ fn edit(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
             let from = shape.own.replace(to).unwrap_or(to);
             size("own", from, to)
         }
-        10 => vec![format!("maybe delete {}", dice.one(&["NodePool/sweep", "NodePool/own", "NodePool/train"]))],
+        10 => vec![format!("maybe delete NodePool/{}", dice.one(&["sweep", "own", shape.trains]))],
         11 if shape.tide => vec!["recall nightly".into()],
         _ => vec![format!("maybe delete {}", dice.one(&["HealthPolicy/default", "TideSchedule/nightly"]))],
     }
@@ -101,6 +104,36 @@ fn size(pool: &str, from: u64, to: u64) -> Vec<String> {
 fn image(shape: &mut Shape) -> String {
     shape.version += 1;
     format!("maybe edit \"version: {}\" -> \"version: {}\"", shape.version - 1, shape.version)
+}
+
+/// The training pool is called something else, and is the same pool.
+fn rename(shape: &mut Shape) -> String {
+    let (from, named) = (shape.trains, std::mem::take(&mut shape.named));
+    let to = if from == NAMES[0] { NAMES[1] } else { NAMES[0] };
+    shape.trains = to;
+    shape.named = format!(", renamedFrom: {from}");
+    let pool = format!("\"{{name: {from}{named}}}\" -> \"{{name: {to}{}}}\"", shape.named);
+    format!("maybe edit {pool} and \"pool: {from}, guarantee\" -> \"pool: {to}, guarantee\"")
+}
+
+/// When the training pool may move to a new version.
+fn windows(dice: &mut Dice, shape: &mut Shape) -> String {
+    let to = dice.one(&WINDOWS);
+    let from = std::mem::replace(&mut shape.windows, to);
+    let quoted = |text: &str| format!("\"{}}} # updates\"", text.replace('"', "\\\""));
+    // Without a window the text is only what stands behind it.
+    format!("maybe edit {} -> {}", quoted(from), quoted(to))
+}
+
+/// What the tide lends becomes more or less, or goes to somebody else, while it is lent and worked on.
+fn loan(dice: &mut Dice, shape: &mut Shape) -> Vec<String> {
+    let (lent, borrower) = (dice.between(1, 2), dice.one(&BORROWERS));
+    let (was, whose) = (std::mem::replace(&mut shape.lent, lent), std::mem::replace(&mut shape.borrower, borrower));
+    let text = |nodes: u64, to: &str| format!("\"nodes: {nodes}, from: serving, to: {to}\"");
+    let edit = format!("maybe edit {} -> {}", text(was, whose), text(lent, borrower));
+    let work = format!("maybe submit gang {whose} 8{}", dice.one(&["", " saves 3m", " saves never"]));
+    let rounds = dice.between(1, 4);
+    vec!["advance 9h\nrounds 4".into(), format!("{work}\nadvance 5m"), edit, format!("rounds {rounds}")]
 }
 
 /// The nodes that serve are cut otherwise.
@@ -134,25 +167,28 @@ fn trouble(dice: &mut Dice, shape: &mut Shape, story: &mut Story) -> Vec<String>
         2 => {
             story.services += 1;
             let name = format!("web/api-{}", story.services);
-            let service = format!("maybe submit service {name} 2 x nvidia.com/gpu pool train pdb max 1");
+            let pool = shape.trains;
+            let service = format!("maybe submit service {name} 2 x nvidia.com/gpu pool {pool} pdb max 1");
             vec![format!("{service}\nmaybe budget web/more for {name} min 1"), image(shape), goes_round(4)]
         }
         // Somebody works on what was lent when it has to come back.
         3 if shape.tide => {
-            let submitted = format!("maybe submit gang batch 8{}", dice.one(&["", " saves 3m", " saves never"]));
+            let saves = dice.one(&["", " saves 3m", " saves never"]);
+            let submitted = format!("maybe submit gang {} 8{saves}", shape.borrower);
             let hours = ["advance 6h", "rounds 4", "advance 6h", "rounds 4", "advance 6h", "rounds 4"];
             [submitted].into_iter().chain(hours.map(String::from)).collect()
         }
         // One who planned sleeps, and carries it out when others have long done so, and more.
         3 | 4 => {
             let mut lines = grow(shape);
-            let others = format!("{}\nadvance 10m\nmaybe kill train/{}", goes_round(2), dice.below(4));
+            let slot = format!("{}/{}", shape.trains, dice.below(4));
+            let others = format!("{}\nadvance 10m\nmaybe kill {slot}", goes_round(2));
             lines.push(format!("maybe keep plan\n{others}\nadvance 10m\n{}\nmaybe apply kept", goes_round(4)));
             lines
         }
         // Documents disappear, and with them whoever needs them.
         _ => {
-            let (quota, pool) = if dice.chance(50) { ("vision", "train") } else { ("tuning", "sweep") };
+            let (quota, pool) = if dice.chance(50) { ("vision", shape.trains) } else { ("tuning", "sweep") };
             vec![format!("maybe delete Quota/{quota}\nmaybe delete NodePool/{pool}"), goes_round(2)]
         }
     }
@@ -187,12 +223,13 @@ fn work(dice: &mut Dice, shape: &Shape, story: &mut Story) -> Vec<String> {
         2 => "maybe submit gang vision 16".into(),
         3 => {
             story.services += 1;
-            format!("maybe submit service web/api-{} 2 x nvidia.com/gpu pool train pdb max 1", story.services)
+            let pool = shape.trains;
+            format!("maybe submit service web/api-{} 2 x nvidia.com/gpu pool {pool} pdb max 1", story.services)
         }
         4 if story.services > 0 => {
             format!("maybe budget web/more for web/api-{} min 1", dice.between(1, story.services))
         }
-        5 if shape.tide => "maybe submit gang batch 8".into(),
+        5 if shape.tide => format!("maybe submit gang {} 8", shape.borrower),
         6 if shape.spot.is_some() => "maybe submit gang tuning 8".into(),
         6 if shape.block.is_some() => "maybe submit gang foundation 8 saves 3m".into(),
         _ => format!("maybe finish gang-{}", dice.between(1, 3)),
@@ -207,7 +244,7 @@ fn people(dice: &mut Dice, shape: &Shape, story: &mut Story) -> Vec<String> {
             story.frozen = !story.frozen;
             if story.frozen { "freeze drawn".into() } else { "thaw".into() }
         }
-        2 => format!("freeze pool/train drawn\nrounds {}", dice.between(1, 2)),
+        2 => format!("maybe freeze pool/{} drawn\nrounds {}", shape.trains, dice.between(1, 2)),
         3 => format!("maybe hands-off {slot}\nrounds {}\nmaybe hands-on {slot}", dice.between(1, 3)),
         4 => format!("maybe cordon {slot} by somebody\nrounds 1\nmaybe uncordon {slot} by somebody"),
         5 if shape.guard => format!("maybe traffic nightly {}", dice.one(&["0.3", "0.9", "silent"])),

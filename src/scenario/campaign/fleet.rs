@@ -14,6 +14,14 @@ pub struct Shape {
     pub quota: u64,
     pub halves: bool,
     pub tide: bool,
+    /// How many nodes the tide lends, and to whom.
+    pub lent: u64,
+    pub borrower: &'static str,
+    /// What the training pool is called, and what stands behind that in its document.
+    pub trains: &'static str,
+    pub named: String,
+    /// The training pool's update windows, as they are written.
+    pub windows: &'static str,
     /// The tide asks how much traffic there is.
     pub guard: bool,
     /// A pool of spot nodes, and how many.
@@ -38,6 +46,16 @@ pub enum Block {
 
 /// The most nodes that a pool of this fleet ever has, and what is reserved for it.
 pub const RESERVED: u64 = 5;
+/// What the training pool may be called.
+pub const NAMES: [&str; 2] = ["train", "drill"];
+/// Who may borrow from the tide.
+pub const BORROWERS: [&str; 2] = ["batch", "render"];
+/// Update windows that an edit may write: none, hours of the night, and hours of the day.
+pub const WINDOWS: [&str; 3] = [
+    "",
+    ", windows: [{days: [Mon-Sun], from: \"01:00\", to: \"05:00\"}]",
+    ", windows: [{days: [Mon-Sun], from: \"09:00\", to: \"17:00\"}]",
+];
 /// Nodes of our own hardware that are there.
 pub const RACKS: u64 = 3;
 
@@ -51,6 +69,11 @@ impl Shape {
             quota: 8,
             halves: dice.chance(50),
             tide,
+            lent: 1,
+            borrower: BORROWERS[0],
+            trains: NAMES[0],
+            named: String::new(),
+            windows: if dice.chance(15) { WINDOWS[1] } else { WINDOWS[0] },
             guard: tide && dice.chance(40),
             spot: dice.chance(25).then(|| dice.between(1, 2)),
             own: dice.chance(25).then(|| dice.between(1, RACKS)),
@@ -61,6 +84,7 @@ impl Shape {
             }),
             bare: dice.chance(10),
         };
+        drawn.lent = dice.between(1, drawn.serve.min(2));
         if drawn.bare {
             (drawn.spot, drawn.block) = (None, None);
         }
@@ -76,7 +100,7 @@ impl Shape {
 
     /// Pools that have nodes with numbers from 0.
     pub fn pools(&self) -> Vec<&'static str> {
-        let mut pools = vec!["train", "serve"];
+        let mut pools = vec![self.trains, "serve"];
         pools.extend(self.spot.map(|_| "sweep"));
         pools.extend(self.own.map(|_| "own"));
         pools.extend(self.block.map(|_| "pretrain"));
@@ -91,7 +115,7 @@ pub fn fleet(dice: &mut Dice, shape: &Shape) -> String {
         text.push_str(HEALTH);
     }
     if shape.tide {
-        text.push_str(TIDE);
+        text.push_str(&TIDE.replace("{lent}", &shape.lent.to_string()));
         if shape.guard {
             text.push_str("  guard: {prometheus: \"sum(rate(requests))\", below: 0.6, staleAfter: 10m}\n");
         }
@@ -109,7 +133,7 @@ pub fn fleet(dice: &mut Dice, shape: &Shape) -> String {
 }
 
 fn head(dice: &mut Dice, shape: &Shape) -> String {
-    let Shape { train, serve, quota, .. } = shape;
+    let Shape { train, serve, quota, windows, .. } = shape;
     let (when, at_once) = (dice.one(&["drain", "drain", "idle"]), dice.between(1, 2));
     let (removed, shrink) = (dice.between(2, 4), dice.one(&["100", "100", "34"]));
     let spare = if dice.chance(40) { ", {onDemand: {max: 2}}" } else { "" };
@@ -136,7 +160,7 @@ spec:
 metadata: {{name: train}}
 spec:
   nodes: {train} # train
-{trains}  updates: {{when: {when}, maxUnavailable: {at_once}}}
+{trains}  updates: {{when: {when}, maxUnavailable: {at_once}{windows}}} # updates
 ---
 kind: NodePool
 metadata: {{name: serve}}
@@ -228,11 +252,17 @@ spec:
   namespaces: [{name: batch}]
   tiers: [batch]
 ---
+kind: Quota
+metadata: {name: render}
+spec:
+  namespaces: [{name: render}]
+  tiers: [batch]
+---
 kind: TideSchedule
 metadata: {name: nightly}
 spec:
   lowTide: [{days: [Mon-Sun], from: \"20:00\", to: \"06:30\"}]
-  lend: [{pool: serve, nodes: 1, from: serving, to: batch, layout: whole}]
+  lend: [{pool: serve, nodes: {lent}, from: serving, to: batch, layout: whole}]
   reclaim: {lead: 45m, hardAt: 10m}
 ";
 

@@ -174,7 +174,11 @@ impl Watch {
         let units = units(scene, &away);
         if units > rules.at_once as usize {
             let (pool, most) = (&slot.pool, rules.at_once);
-            self.say(format!("I7: {name} makes it {units} nodes of pool/{pool} that are away, {most} may be"));
+            let others = away.iter().flatten().filter(|other| *other != name).map(NodeName::to_string);
+            let others = others.collect::<Vec<_>>().join(", ");
+            self.say(format!(
+                "I7: {name} makes it {units} nodes of pool/{pool} that are away, {most} may be; there is no {others}"
+            ));
         }
     }
 }
