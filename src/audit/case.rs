@@ -9,7 +9,7 @@ use super::pods::Pods;
 use crate::effect::marks::CORDON;
 use crate::effect::seats::Seats;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Subject};
-use crate::fleet::standing::{PoolSpec, Standing, TermsSpec};
+use crate::fleet::standing::{LoanSpec, PoolSpec, Standing, TermsSpec};
 use crate::fleet::target::{Part, Purpose};
 use crate::fleet::tide::Phase;
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, StepId, TideName};
@@ -318,6 +318,24 @@ impl<'a> Case<'a> {
         let ended = spec.loans.iter().filter(|loan| loan.pool == *pool).filter_map(|loan| loan.ended);
         let ended = ended.filter_map(|at| lead(at)?.min(turns?).checked_sub(spec.hard_at.signed()).ok());
         wanted.chain(ended).max()
+    }
+
+    /// Whether an edit took from somebody all that a tide lent him of a pool, so long ago that nobody is asked any more:
+    /// what the tide still lends to others is not his.
+    pub fn borrowers_time_is_up(&self, at: usize, tide: &TideName, pool: &PoolName, queue: &str) -> bool {
+        let (Some(spec), Some(phase)) = (self.standing().tides.get(tide), self.input.target.tides.get(tide)) else {
+            return false;
+        };
+        let lead = |at: Timestamp| at.checked_add(spec.lead.signed()).ok();
+        let turns = match phase {
+            Phase::High => None,
+            Phase::Low { reclaim_at } => lead(*reclaim_at),
+            Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => Some(*due),
+        };
+        let hard = |ended: Timestamp| lead(ended)?.min(turns?).checked_sub(spec.hard_at.signed()).ok();
+        let is_over = |loan: &LoanSpec| loan.ended.and_then(hard).is_some_and(|deadline| self.has_come(at, deadline));
+        let mut his = spec.loans.iter().filter(|loan| loan.pool == *pool && loan.queue == queue).peekable();
+        his.peek().is_some() && his.all(is_over)
     }
 
     /// Whether a declared deadline of the node has passed when the step begins.

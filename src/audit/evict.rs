@@ -109,7 +109,15 @@ pub fn only_what_was_seen(case: &Case<'_>, found: &mut Found) {
 
 /// Whether a deadline of its node has passed, or of the node of another of its gang: a gang goes as a whole.
 pub fn may_be_forced(case: &Case<'_>, at: usize, pod: &PodSeen) -> bool {
-    let passed = |pod: &PodSeen| pod.node.as_ref().is_some_and(|node| case.deadline_passed(at, node));
+    let is_up = |pod: &PodSeen, node: &NodeName| match (case.reason(at), case.slot_of_node(node)) {
+        (Reason::Returning { tide, .. }, Some(slot)) => {
+            let queue = case.pods.workload(pod).map(|workload| workload.queue.as_str());
+            queue.is_some_and(|queue| case.borrowers_time_is_up(at, tide, &slot.pool, queue))
+        }
+        _ => false,
+    };
+    let passed =
+        |pod: &PodSeen| pod.node.as_ref().is_some_and(|node| case.deadline_passed(at, node) || is_up(pod, node));
     let together = |other: &&&PodSeen| pod.gang.is_some() && other.gang == pod.gang;
     passed(pod) || case.pods.sent_by(at).iter().filter(together).any(|other| passed(other))
 }

@@ -62,6 +62,8 @@ pub enum Fact {
     Admitted { node: NodeName, conditions: Vec<String> },
     /// The node is there and ready.
     Ready(NodeName),
+    /// The node is ready, and nobody has begun to take it out.
+    InService(NodeName),
     /// An instant has come.
     After(Timestamp),
 }
@@ -107,7 +109,8 @@ impl Fact {
             | Self::GivenUp(node)
             | Self::LaidOut { node, .. }
             | Self::Admitted { node, .. }
-            | Self::Ready(node) => vec![Subject::Node(node.clone())],
+            | Self::Ready(node)
+            | Self::InService(node) => vec![Subject::Node(node.clone())],
             Self::Saved { workload, .. } | Self::Released(workload) | Self::Shrunk { workload, .. } => {
                 vec![Subject::Workload(workload.clone())]
             }
@@ -180,6 +183,12 @@ impl Fact {
             Self::Ready(node) => match seen.cluster.nodes.seen().get(node) {
                 Some(found) if found.ready => Verdict::Holds,
                 Some(_) => not_yet(format!("{node} is not ready")),
+                None => unread(&seen.cluster.nodes, format!("{node} is not there")),
+            },
+            Self::InService(node) => match seen.cluster.nodes.seen().get(node) {
+                Some(found) if !found.ready => not_yet(format!("{node} is not ready")),
+                Some(found) if found.annotation(CORDON).is_some() => not_yet(format!("{node} is taken out")),
+                Some(_) => Verdict::Holds,
                 None => unread(&seen.cluster.nodes, format!("{node} is not there")),
             },
             Self::After(at) if now >= *at => Verdict::Holds,

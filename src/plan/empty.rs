@@ -13,7 +13,7 @@ use super::view::{Body, LOST_AFTER, PoolView, SlotView, View};
 use super::wish::{never_came, not_wanted};
 use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LedgerChange, Verb};
 use crate::fleet::policy::Remedy;
-use crate::ids::ReservationId;
+use crate::ids::{ReservationId, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::Market;
 
@@ -52,6 +52,9 @@ pub fn empty_slot(
                 false,
                 made.steps,
             );
+            if !wanted {
+                leaves_again(view, pool, slot, step_id("launch", &slot.id, request.generation), draft);
+            }
         }
         Body::Found(id) => {
             let launched = slot.instance.map_or(view.now, |(_, seen)| seen.launched);
@@ -69,6 +72,9 @@ pub fn empty_slot(
                 change,
                 format!("remember that {id} is in {}", slot.id),
             );
+            if !wanted {
+                leaves_again(view, pool, slot, step_id("adopt", &slot.id, generation), draft);
+            }
         }
         Body::Missing => missing(view, pool, slot, draft),
         Body::Dying | Body::Dead => {
@@ -88,6 +94,15 @@ pub fn empty_slot(
             hold(draft, &on, format!("a node in service in {}", slot.id), Reason::SlotEmpty, WaitingOn::Person(why));
         }
     }
+}
+
+/// A node that nobody wants any more is on its way all the same: that it will be removed is part of what is asked for
+/// now, or whoever approves the others is asked again.
+fn leaves_again(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, after: StepId, draft: &mut Draft) {
+    let (on, reason) = (thing(pool.name), not_wanted(view, pool, slot).0);
+    let effects = Effects::one(Verb::Terminate, on.clone(), Amount::count(1));
+    let wanted = format!("remove the node of {}", slot.id);
+    draft.held.push(Held { effects, ..held(&on, wanted, reason, WaitingOn::Step(after)) });
 }
 
 /// Waits until an instance is gone, and remembers it. Says whose place comes free.

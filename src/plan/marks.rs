@@ -10,7 +10,7 @@ use super::drain::{Pressure, Purpose, Steps, resume, step_id};
 use super::types::*;
 use super::view::{Body, LISTED_WITHIN, SlotView, View};
 use crate::effect::marks::{ASKED, CORDON, Mark, SUSPENDED};
-use crate::effect::{Action, CloudAction, ClusterAction, LedgerChange, PoolLedger, Thing};
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Thing};
 use crate::ids::{NodeName, PoolName, SlotId, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, WorkloadSeen};
@@ -87,7 +87,8 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             .map_or(Thing::Fleet, |pool| Thing::Pool(PoolName::from(pool.as_str())));
         let mut made = Steps::new(purpose(&on));
         let action = Action::Cluster(ClusterAction::Uncordon { node: name.clone() });
-        made.push(step_id("uncordon", name, 0), action, vec![], (1, 2));
+        // A read that is late shows a mark that was taken off: whoever let the node go has nothing more to do with it.
+        made.push(step_id("uncordon", name, 0), action, vec![Fact::Cordoned(name.clone())], (1, 2));
         let wanted = format!("put {name} back into service");
         let nodes = vec![name.clone()];
         draft.courses.push(Course {

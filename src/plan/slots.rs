@@ -21,7 +21,8 @@ use super::steps::held;
 use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
 use super::wish::{Wish, in_service, is_outdated, moves_away, moves_out, wish};
-use crate::effect::{Action, Effects, LedgerChange, Thing, Treated};
+use crate::effect::marks::is_starting;
+use crate::effect::{Action, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
 use crate::ids::{NodeName, SlotId};
 
@@ -158,6 +159,7 @@ fn each(
     shared: &mut Shared<'_>,
     draft: &mut Draft,
 ) {
+    let first = draft.courses.len();
     shared.passed_over.clone_from(&rollout.kept);
     let mut later = later(view, pool, wishes, rollout);
     let mut ready = layout::Ready::new(view, pool);
@@ -194,6 +196,32 @@ fn each(
         }
     }
     units.wait_together(draft);
+    others_stand(pool, wishes, first, draft);
+}
+
+/// Of a small pool every other node is looked at again before one is taken out for a roll-out: the plan may have been
+/// made from a late read, or one may have died since. Of a large one that would cost more than it tells.
+const LOOKED_AT: usize = 16;
+
+/// Who is taken out by choice leaves the others in service.
+fn others_stand(pool: &PoolView<'_>, wishes: &BTreeMap<&SlotId, Wish>, first: usize, draft: &mut Draft) {
+    let moved: BTreeSet<NodeName> = draft.courses[first..].iter().flat_map(|course| course.nodes.clone()).collect();
+    let node = |slot: &SlotView<'_>| slot.node.map(|(name, node)| (name.clone(), node.ready && !is_starting(node)));
+    let stays = |slot: &&SlotView<'_>| slot.part.is_some() && slot.body == Body::Serving && slot.mark.is_none();
+    let standing = pool.slots.iter().filter(stays).filter_map(node).filter(|(_, up)| *up).map(|(name, _)| name);
+    let standing: Vec<NodeName> = standing.filter(|name| !moved.contains(name)).collect();
+    if standing.len() > LOOKED_AT {
+        return;
+    }
+    let chosen = |slot: &&SlotView<'_>| slot.mark.is_none() && wishes.get(&slot.id).is_some_and(Wish::is_rollout);
+    let chosen: BTreeSet<&NodeName> =
+        pool.slots.iter().filter(chosen).filter_map(|slot| slot.node).map(|(name, _)| name).collect();
+    for step in draft.courses[first..].iter_mut().flat_map(|course| &mut course.steps) {
+        let Action::Cluster(ClusterAction::Cordon { node, .. }) = &step.action else { continue };
+        if chosen.contains(node) {
+            step.requires.extend(standing.iter().cloned().map(Fact::InService));
+        }
+    }
 }
 
 /// What became of slots that a gang ties together. Where one of them is open and cannot even be begun, none goes: the

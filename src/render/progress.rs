@@ -223,6 +223,7 @@ fn fact(fact: &Fact) -> String {
         Fact::Unchanged { object, .. } => format!("{} is as it was", object.words()),
         Fact::Admitted { node, .. } => format!("{node} is admitted"),
         Fact::Ready(node) => format!("{node} is ready"),
+        Fact::InService(node) => format!("{node} is in service"),
         Fact::After(at) => format!("it is {at}"),
     }
 }

@@ -440,7 +440,8 @@ impl<'a> Places<'a> {
             | Fact::GivenUp(node)
             | Fact::LaidOut { node, .. }
             | Fact::Admitted { node, .. }
-            | Fact::Ready(node) => Some(self.node(node)),
+            | Fact::Ready(node)
+            | Fact::InService(node) => Some(self.node(node)),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::effect::ClusterAction;
 use crate::effect::desired::LaidOut;
 use crate::effect::marks::{CORDON, HANDS_OFF, MIG_CONFIG, MIG_STATE, Mark, PLUGIN_CONFIG, is_starting};
 use crate::ids::{NodeName, Uid};
-use crate::observed::{GangName, NodeSeen, ObjectKey, ObjectKind};
+use crate::observed::{GangName, NodeSeen, ObjectKey, ObjectKind, READY};
 use crate::provider::sim::Deed;
 
 impl Watch {
@@ -161,8 +161,13 @@ impl Watch {
                 (None, None) if record.generation == 0 => continue,
                 (None, None) => None,
             };
+            // One that dies with this very call was there when whoever calls looked.
+            let fell_before = |seen: &NodeSeen| {
+                let since = seen.conditions.get(READY).map(|seen| seen.since);
+                !seen.ready && since.is_none_or(|since| since < scene.state.now)
+            };
             match found {
-                Some((name, seen)) if !seen.ready || is_away(seen.annotation(CORDON)) => away.push(Some(name)),
+                Some((name, seen)) if fell_before(seen) || is_away(seen.annotation(CORDON)) => away.push(Some(name)),
                 Some(_) => up += 1,
                 None => away.push(None),
             }
