@@ -153,6 +153,7 @@ scripts! {
     quarantine_ends_with_its_node
     quarantined_node_is_missed_in_a_loan
     quarantined_node_moves_its_gang
+    quota_follows_the_first_cut
     quota_follows_the_nodes_of_a_tide
     quota_goes_with_its_nodes
     raised_quota_takes_from_who_borrows

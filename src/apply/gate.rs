@@ -242,7 +242,9 @@ fn absent<T>(read: &Read<T>, what: &str) -> Turn {
 /// The nodes that the step touches: what a freeze or a hand on a node stops.
 fn nodes(step: &Step, seen: &Observed) -> BTreeSet<NodeName> {
     let cluster = &seen.cluster;
-    let required = step.requires.iter().flat_map(Fact::subjects).filter_map(|subject| match subject {
+    // Who only has to stand where he stands is not touched.
+    let touches = |fact: &&Fact| !matches!(fact, Fact::InService(_));
+    let required = step.requires.iter().filter(touches).flat_map(Fact::subjects).filter_map(|subject| match subject {
         Subject::Node(node) => Some(node),
         _ => None,
     });

@@ -25,6 +25,7 @@ pub mod order;
 pub mod others;
 pub mod overfull;
 pub mod placing;
+pub mod recut;
 pub mod reservations;
 pub mod rollout;
 pub mod serving;
@@ -87,6 +88,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
         objects::plan(input, &view.harm, &mut draft);
         others::plan(input, &mut draft);
     }
+    recut::quotas_follow(view, &mut draft);
     tide::plan(view, &mut draft);
     marks::plan(view, &mut draft);
     if is_whole {

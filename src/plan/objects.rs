@@ -427,6 +427,13 @@ pub fn moved(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
     quotas::moved(&seen.body, &wanted.body).iter().filter_map(|flavor| quotas::pool_of(input, flavor)).collect()
 }
 
+/// The pools of which a wanted object gives nothing any more of something that the one that is there gives.
+pub fn loses(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
+    let seen = input.observed.cluster.objects.seen().get(&wanted.key).filter(|_| quotas::gives_quota(&wanted.key));
+    let Some(seen) = seen else { return BTreeSet::new() };
+    quotas::lost(&seen.body, &wanted.body).iter().filter_map(|flavor| quotas::pool_of(input, flavor)).collect()
+}
+
 /// Whether a tide takes something from this object now. A lender's queue has less only as its nodes are handed over, and
 /// then the cohort of who gets them has more; by night too, whatever else lowers it is somebody's edit.
 fn hands_over(input: &PlanInput, key: &ObjectKey) -> bool {

@@ -59,8 +59,13 @@ pub fn serving(
         let before = draft.courses.len();
         let empties = Wish::Quarantine { reason: reason.clone(), treated: None };
         serving(view, pool, slot, &empties, shared, ready, draft);
-        let steps = draft.courses[before..].iter_mut().flat_map(|course| &mut course.steps);
-        return steps.filter(|step| step.after.is_empty()).for_each(|step| step.after.push(recorded.clone()));
+        // It is one course: who may not be taken out is not remembered as taken out.
+        let empties = draft.courses.split_off(before).into_iter().flat_map(|course| course.steps);
+        let after = |step: Step| match step.after.is_empty() {
+            true => Step { after: vec![recorded.clone()], ..step },
+            false => step,
+        };
+        return draft.courses[before - 1].steps.extend(empties.map(after));
     }
     if let Wish::Free = wish {
         let reason = Reason::LeftOver;

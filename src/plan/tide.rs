@@ -12,8 +12,9 @@ use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, step_id, suspend};
 use super::objects;
 use super::smaller;
+use super::steps::held;
 use super::types::*;
-use super::view::View;
+use super::view::{SlotView, View};
 use crate::compile::holds;
 use crate::effect::{Action, LedgerChange, Lent, Recall, Thing};
 use crate::fleet::standing::{LoanSpec, PoolSpec, TideSpec};
@@ -21,7 +22,7 @@ use crate::fleet::target::{Part, PoolTarget, Purpose as Use};
 use crate::fleet::tide::{Guard, Phase};
 use crate::ids::{NodeName, PoolName, ResourceName, TideName, WorkloadUid};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::{Sample, WorkloadSeen};
+use crate::observed::{PodSeen, Sample, WorkloadSeen};
 
 /// The pools as far as their nodes have changed hands.
 type Handed = BTreeMap<PoolName, PoolTarget>;
@@ -83,6 +84,7 @@ fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft:
             ("lend", LedgerChange::Lending { tide, since: Some(view.now) }, format!("remember that {name} lends"))
         }
         (Phase::Low { .. }, Err(why), true) => {
+            comes_back(view, name, spec, &why, draft);
             let recall = Recall::by_guard(view.now, &why);
             ("recall", LedgerChange::Recall { tide, recall }, format!("turn {name} now: {why}"))
         }
@@ -92,6 +94,24 @@ fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft:
         _ => return,
     };
     record(draft, name, verb, change, wanted);
+}
+
+/// Who will be asked back once a guard has turned a tide: the next plan does it, and this one says whom it disturbs.
+fn comes_back(view: &View<'_>, name: &TideName, spec: &TideSpec, why: &str, draft: &mut Draft) {
+    let is_lent = |slot: &&SlotView<'_>| match slot.part.map(|part| &part.purpose) {
+        Some(Use::Lent { tide, .. }) => tide == name,
+        _ => false,
+    };
+    let nodes: Vec<&NodeName> =
+        view.slots().map(|(_, slot)| slot).filter(is_lent).filter_map(|slot| slot.node).map(|(node, _)| node).collect();
+    let pods: Vec<&PodSeen> = nodes.iter().flat_map(|node| view.harm.pods_on(node)).copied().collect();
+    let on = Thing::Tide(name.clone());
+    let due = view.now.checked_add(spec.lead.signed()).unwrap_or(view.now);
+    let many = nodes.len();
+    let wanted = format!("take back what {name} lent, {many} node{}: {why}", if many == 1 { "" } else { "s" });
+    let waits = WaitingOn::Step(step_id("recall", name, 0));
+    let reason = Reason::Returning { tide: name.clone(), due };
+    draft.held.push(Held { disruption: view.harm.hit(&pods), ..held(&on, wanted, reason, waits) });
 }
 
 /// The loans whose work has to go now: all of a tide that asks back, else what an edit ended. Once for each borrower of

@@ -57,6 +57,16 @@ pub fn moved(before: &Value, after: &Value) -> BTreeSet<FlavorName> {
     moved.map(|(flavor, _)| flavor.clone()).collect()
 }
 
+/// The flavors of which nothing is given any more of something that was given.
+pub fn lost(before: &Value, after: &Value) -> BTreeSet<FlavorName> {
+    let after = quotas(after);
+    let gone = quotas(before).into_iter().filter(|(pair, quota)| {
+        let left = after.get(pair).map_or(0, |quota| quota.nominal);
+        quota.nominal > 0 && left == 0 && after.keys().any(|(flavor, _)| *flavor == pair.0)
+    });
+    gone.map(|((flavor, _), _)| flavor).collect()
+}
+
 /// What a change leaves promised beyond what the pool's nodes hold, where it is more than now; each with the objects
 /// that no document names and that have a part in it.
 pub fn overbooked(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> BTreeMap<Pair, String> {

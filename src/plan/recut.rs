@@ -1,0 +1,54 @@
+//! Quotas in slices follow the nodes that are cut.
+//!
+//! Whoever cuts the nodes of a pool otherwise gives its teams other slices. Until the first node is cut nobody has any of
+//! those, and a queue that speaks of them lets nothing in: it changes behind the first cut, and waits for what that
+//! waits for.
+
+use super::draft::{Course, Draft};
+use super::layout;
+use super::objects::loses;
+use super::types::{Reason, Step, WaitingOn, thing};
+use super::view::{Body, PoolView, View};
+use crate::effect::{Action, ClusterAction};
+use crate::ids::{PoolName, StepId};
+
+pub fn quotas_follow(view: &View<'_>, draft: &mut Draft) {
+    for pool in view.pools.values().filter(|pool| !shows_the_new_cut(view, pool)) {
+        let on = thing(pool.name);
+        let cuts = |course: &&Course| course.on == on && matches!(course.reason, Reason::Layout { .. });
+        let is_cut = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
+        let first = draft.courses.iter().filter(cuts).flat_map(|course| &course.steps).find(is_cut);
+        let first = first.map(|step| step.id.clone());
+        let waits = draft.held.iter().find(|held| held.what == on && matches!(held.reason, Reason::Layout { .. }));
+        let waits = waits.map(|held| held.waiting_on.clone());
+        match (first, waits) {
+            (Some(cut), _) => after(view, pool.name, &cut, draft),
+            (None, Some(waits)) => with(view, pool.name, &waits, draft),
+            (None, None) => {}
+        }
+    }
+}
+
+/// Whether some node is cut as the pool wants it.
+fn shows_the_new_cut(view: &View<'_>, pool: &PoolView<'_>) -> bool {
+    let mut nodes = pool.slots.iter().filter(|slot| slot.body == Body::Serving).filter_map(|slot| slot.node);
+    nodes.any(|(_, node)| layout::current(view, pool, node) == Some(&pool.spec.layout))
+}
+
+/// Whether a step takes slices of a pool out of a queue that has them now.
+fn takes(view: &View<'_>, pool: &PoolName, step: &Step) -> bool {
+    matches!(&step.action, Action::Cluster(ClusterAction::Apply(object)) if loses(view.input, object).contains(pool))
+}
+
+fn after(view: &View<'_>, pool: &PoolName, cut: &StepId, draft: &mut Draft) {
+    let steps = draft.courses.iter_mut().flat_map(|course| &mut course.steps);
+    steps.filter(|step| takes(view, pool, step)).for_each(|step| step.after.push(cut.clone()));
+}
+
+fn with(view: &View<'_>, pool: &PoolName, waits: &WaitingOn, draft: &mut Draft) {
+    let (held, goes): (Vec<Course>, Vec<Course>) = std::mem::take(&mut draft.courses)
+        .into_iter()
+        .partition(|course| course.steps.iter().any(|step| takes(view, pool, step)));
+    draft.courses = goes;
+    draft.held.extend(held.into_iter().map(|course| course.held(waits.clone())));
+}
