@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
-use tidewright::compile::compile;
+use tidewright::compile::{Beside, compile, compile_beside};
 use tidewright::diag::{SourceFile, Sources};
 use tidewright::effect::{HeldReservation, Ledger, PoolLedger, PoolObjects, Slot, token};
 use tidewright::fleet::Fleet;
@@ -282,7 +282,9 @@ pub fn all_there(mut input: PlanInput) -> PlanInput {
 
 /// The world as it was, under other documents.
 pub fn under(fleet: &Fleet, there: PlanInput) -> PlanInput {
-    let PlanInput { target, upcoming, desired, .. } = nothing_there(fleet);
+    let PlanInput { target, upcoming, .. } = nothing_there(fleet);
+    let desired =
+        compile_beside(&target, &Beside::of(&there.observed.cluster, there.observed.cluster.nodes.seen().len()));
     PlanInput { target, upcoming, desired, ..there }
 }
 
