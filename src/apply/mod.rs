@@ -72,6 +72,7 @@ pub async fn apply(
     }
     let fleet = begin(input, world.cluster).await?;
     let walk = walk::Walk::new(plan, input, approval, world, patience, fleet, tell);
+    spend::close(&walk).await;
     walk::run(&walk).await?;
     Ok(walk.into_report())
 }

@@ -1,9 +1,10 @@
 //! Approvals: a step that asks for one takes its effects out of it, in the ledger, before it has them.
 //!
 //! What is taken is noted by its purpose, so that a crash, a retry or a second operator takes it once; and what came to
-//! nothing is given back, because the next plan asks for the same, and nobody should have to say yes twice.
+//! nothing is given back, because the next plan asks for the same, and nobody should have to say yes twice. What is done
+//! is struck out, or the same change would be free on another day.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ApplyError;
 use super::record::{self, Guard, NotRecorded};
@@ -111,6 +112,38 @@ fn asking_behind<'a>(walk: &Walk<'a>, step: &Step) -> Vec<&'a Step> {
     asking
 }
 
+/// The effect is there: what was taken for it is struck out. If that fails, the next plan without it does so. A request
+/// has a generation, which never comes again; and an order to cut is given again until the node shows it.
+pub(super) async fn done(walk: &Walk<'_>, step: &Step) {
+    let is_struck_out = !is_request(&step.action) && !matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
+    if let Some(digest) = walk.approval
+        && step.consent == Consent::Asked
+        && !step.effects.is_empty()
+        && is_struck_out
+    {
+        let purposes = BTreeMap::from([(digest.clone(), BTreeSet::from([purpose(step)]))]);
+        let _ = walk.record(&[LedgerChange::Done { purposes }], &|_, _| Guard::Go).await;
+    }
+}
+
+/// Strikes out what was paid for when the plan was made and has no step in it: whoever did it died before saying so. A
+/// chain is under way as long as one of its steps is: a cut that was ordered is waited for, and may be ordered again.
+pub(super) async fn close(walk: &Walk<'_>) {
+    let (plan, input) = (walk.plan, walk.input);
+    if !plan.held.is_empty() || !input.only.is_empty() || input.only_node.is_some() {
+        return;
+    }
+    let wanted: BTreeSet<&str> = plan.steps.iter().map(|step| subject(step.id.as_str())).collect();
+    let mut purposes = input.ledger.head.spent.clone();
+    for spent in purposes.values_mut() {
+        spent.retain(|purpose| !is_of_request(purpose) && !wanted.contains(subject(purpose)));
+    }
+    purposes.retain(|_, spent| !spent.is_empty());
+    if !purposes.is_empty() {
+        let _ = walk.record(&[LedgerChange::Done { purposes }], &|_, _| Guard::Go).await;
+    }
+}
+
 /// Gives back what this run took for a step that came to nothing. If that fails the approval is smaller than it could
 /// be, which is safe.
 pub(super) async fn refund(walk: &Walk<'_>, step: &Step, memory: &mut Memory) {
@@ -145,6 +178,17 @@ fn covered(approval: Option<&Digest>, step: &Step, head: &Head) -> Result<bool, 
 
 fn is_request(action: &Action) -> bool {
     matches!(action, Action::Cloud(action) if action.needs_intent())
+}
+
+/// A request is noted by what it asks for, everything else by its step.
+fn is_of_request(purpose: &str) -> bool {
+    ["launch ", "reserve ", "purchase "].iter().any(|verb| purpose.starts_with(verb))
+}
+
+/// What a step or a purpose is about: `train/3@2` of `cut:train/3@2 0a1b`.
+fn subject(text: &str) -> &str {
+    let about = text.split_once(':').map_or(text, |(_, about)| about);
+    about.split(' ').next().unwrap_or(about)
 }
 
 fn beyond(excess: &[Excess]) -> String {

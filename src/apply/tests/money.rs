@@ -72,12 +72,16 @@ fn a_cut_that_is_ordered_again_is_paid_for_once() {
         let laid_out =
             crate::effect::LaidOut { labels: BTreeMap::new(), allocatable: BTreeMap::new(), absent: Vec::new() };
         let cut = ClusterAction::Cut { node: "a".into(), laid_out, flip, over: BTreeMap::new() };
-        asked(step("cut", Action::Cluster(cut)), Verb::Cut)
+        asked(step("cut:train/0@1", Action::Cluster(cut)), Verb::Cut)
     };
     for flip in [false, true] {
         let ran = approved(&world, vec![cut(flip)], &effects.digest());
-        assert_eq!(*ran.last("cut"), EventKind::Succeeded, "{:?}", world.log());
+        assert_eq!(*ran.last("cut:train/0@1"), EventKind::Succeeded, "{:?}", world.log());
+        // Whoever comes next only waits for it, and it comes to nothing.
+        go(&world, vec![wait("laid-out:train/0@1", Fact::After(world.now()))]);
     }
+    assert!(go(&world, vec![launch(1, 1)]).report.is_done(), "it is cut, and nothing is wanted of it any more");
+    assert_eq!(approved(&world, vec![cut(false)], &effects.digest()).report.not_approved.len(), 1);
 }
 
 #[test]
@@ -188,6 +192,47 @@ fn another_change_of_the_same_object_is_another_purpose() {
     assert_eq!(ran.report.not_approved.len(), 1);
     let ran = go(&world, vec![apply(1)]);
     assert_eq!(ran.report.not_approved.len(), 1, "what one approval paid, another does not get for nothing");
+}
+
+fn queue(value: u32) -> Step {
+    let key = crate::observed::ObjectKey::cluster(crate::observed::ObjectKind::ClusterQueue, "vision");
+    let object = Object::new(key, serde_json::json!({ "spec": value }));
+    asked(step("apply:vision", Action::Cluster(ClusterAction::Apply(object))), Verb::Apply)
+}
+
+#[test]
+fn what_was_paid_and_done_is_paid_for_anew_when_it_is_asked_for_again() {
+    let world = Fake::new();
+    let effects = queue(1).effects;
+    run(open_approval(world.world(), &effects.digest(), &effects, "ada")).unwrap();
+    assert!(approved(&world, vec![queue(1)], &effects.digest()).report.is_done());
+    let ran = approved(&world, vec![queue(1)], &effects.digest());
+    assert_eq!(why(&ran, "apply:vision"), "apply pool/train 1 where 0 is left of the approval");
+}
+
+/// A crash after the effect leaves it paid and not known as done. The next plan that does not want it knows.
+#[test]
+fn what_was_paid_and_is_wanted_no_more_is_done() {
+    for polls in 0.. {
+        let world = Fake::new();
+        let effects = queue(1).effects;
+        run(open_approval(world.world(), &effects.digest(), &effects, "ada")).unwrap();
+        let (now, once, stop) = (input(&world), plan(vec![queue(1)]), StopSignal::default());
+        let (patience, mut tell) = (patience(&stop), |_| {});
+        let digest = effects.digest();
+        let done = run_for(polls, apply(&once, &now, Some(&digest), world.world(), &patience, &mut tell)).is_some();
+        let written = world.count("Apply") == 1;
+        if !written {
+            // Paid or not, it needs no second word.
+            assert!(approved(&world, vec![queue(1)], &effects.digest()).report.is_done(), "{polls}");
+        }
+        assert!(go(&world, vec![launch(0, 1)]).report.is_done());
+        let ran = approved(&world, vec![queue(1)], &effects.digest());
+        assert_eq!(ran.report.not_approved.len(), 1, "{polls}: {:#?}", world.log());
+        if done {
+            break;
+        }
+    }
 }
 
 fn buy(offering: &str, extends: Option<&str>) -> Step {
