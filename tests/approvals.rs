@@ -28,6 +28,13 @@ fn status(directory: &Path) -> Value {
     serde_json::from_str(&run(directory, &["status", "--output", "json"]).out).unwrap()
 }
 
+/// The pool of training, from so many nodes to so many.
+fn pool(directory: &Path, from: u32, to: u32) {
+    let capacity = "\n  capacity:\n    - {reservation: base}";
+    let [old, new] = [from, to].map(|nodes| format!("nodes: {nodes}{capacity}"));
+    edit(directory, "pools.yaml", &old, &new);
+}
+
 /// What is reserved for it, from so many nodes to so many.
 fn reserved(directory: &Path, from: u32, to: u32) {
     let [old, new] = [from, to].map(|nodes| format!("us-west-2a\n  nodes: {nodes}"));
@@ -50,4 +57,36 @@ fn an_approval_that_is_used_up_does_not_do_the_same_again() {
     reserved(directory.path(), 5, 4);
     let Answer { code, err, .. } = run(&["apply", ".", "plan.json", "--until-converged"]);
     assert!(code != 0 && held() == 5, "{code} {err}");
+}
+
+#[test]
+fn a_plan_of_another_fleet_is_no_word_for_this_one() {
+    let [here, there] = [full(), full()];
+    edit(there.path(), "fleet.yaml", "name: my-fleet", "name: your-fleet");
+    run(there.path(), &["sim", "reset", "--at", "2026-11-16T10:00"]);
+    run(there.path(), &["apply", "--until-converged", "--yes"]);
+    for directory in [&here, &there] {
+        pool(directory.path(), 4, 3);
+    }
+    let file = here.path().join("theirs.json").display().to_string();
+    assert_eq!(run(there.path(), &["plan", "--out", &file]).code, 2);
+    let before = status(here.path());
+    let node = a_node(here.path());
+    for arguments in
+        [vec!["apply", "--approved", "theirs.json"], vec!["drain", node.as_str(), "--approved", "theirs.json"]]
+    {
+        let Answer { code, out, err } = run(here.path(), &arguments);
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        assert!(err.contains("a plan of fleet your-fleet") && err.contains("holds fleet my-fleet"), "{err}");
+    }
+    assert_eq!(status(here.path()), before, "nothing was done");
+}
+
+/// Some node of the fleet.
+fn a_node(directory: &Path) -> String {
+    run(directory, &["plan", "--save-input", "input.json"]);
+    let text = std::fs::read_to_string(directory.join("input.json")).unwrap();
+    let input: Value = serde_json::from_str(&text).unwrap();
+    let nodes = input["input"]["observed"]["cluster"]["nodes"]["value"].as_object().unwrap();
+    nodes.keys().next().unwrap().clone()
 }

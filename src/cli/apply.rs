@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
 use crate::audit::Audited;
 use crate::effect::{Effects, Thing};
-use crate::ids::{Digest, StepId};
+use crate::ids::{Digest, FleetName, StepId};
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
 use crate::render::status::sentence;
@@ -107,6 +107,9 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     };
     let saved = file.map(load).transpose()?;
     let session = Session::open(directory, Access::Change)?;
+    if let Some(saved) = &saved {
+        same_fleet(saved, &session.fleet.name.value)?;
+    }
     for thing in &arguments.target {
         super::plan::known(&session.fleet, thing).map_err(|why| fail(&why))?;
     }
@@ -147,12 +150,16 @@ fn load(path: &Path) -> Result<Saved, u8> {
     plan::load_saved(&text).map_err(|why| fail(&format!("cannot apply `{shown}`: {why}")))
 }
 
+/// Effects name pools and objects, and other fleets have some of the same names.
+fn same_fleet(saved: &Saved, fleet: &FleetName) -> Result<(), u8> {
+    if saved.fleet == *fleet {
+        return Ok(());
+    }
+    Err(fail(&format!("this is a plan of fleet {}, and the directory holds fleet {fleet}", saved.fleet)))
+}
+
 /// A saved plan is carried out only if what would be done now is no more than what it says.
 fn still_holds(saved: &Saved, made: &Plan, session: &Session) -> Result<(), u8> {
-    let fleet = &session.fleet.name.value;
-    if saved.fleet != *fleet {
-        return Err(fail(&format!("this is a plan of fleet {}, and the directory holds fleet {fleet}", saved.fleet)));
-    }
     let Err(beyond) = made.effects.within(&saved.effects) else { return Ok(()) };
     let lines = plan::excesses(&beyond);
     let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
@@ -205,7 +212,9 @@ fn declined() -> u8 {
 fn approved(named: &str, input: &PlanInput, made: &Plan) -> Result<Approval, u8> {
     let path = Path::new(named);
     if path.is_file() {
-        return load(path).map(Approval::from);
+        let saved = load(path)?;
+        same_fleet(&saved, &input.target.standing.fleet)?;
+        return Ok(saved.into());
     }
     let digest = named.strip_prefix("sha256:").unwrap_or(named);
     let is_digest = digest.len() >= 8 && digest.chars().all(|c| c.is_ascii_hexdigit());
