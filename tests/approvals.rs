@@ -90,3 +90,21 @@ fn a_node(directory: &Path) -> String {
     let nodes = input["input"]["observed"]["cluster"]["nodes"]["value"].as_object().unwrap();
     nodes.keys().next().unwrap().clone()
 }
+
+#[test]
+fn no_node_is_closed_for_a_removal_that_nobody_approved() {
+    let directory = full();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    pool(directory.path(), 4, 3);
+    assert_eq!(run(&["plan", "--out", "plan.json"]).code, 2);
+    pool(directory.path(), 3, 2);
+    let Answer { err, .. } = run(&["apply", "--approved", "plan.json"]);
+    let cordons: Vec<&str> = err.lines().filter(|line| line.contains("  cordon ")).collect();
+    assert_eq!(cordons.len(), 2, "{err}");
+    assert!(cordons[0].ends_with("(remove): done"), "{err}");
+    assert!(cordons[1].contains("not approved: terminate pool/train 2 where 1 is left"), "{err}");
+    let train = &status(directory.path())["pools"]["train"];
+    assert_eq!((&train["ready"], &train["surplus"], &train["leaving"]), (&2.into(), &1.into(), &0.into()), "{train}");
+    // Whoever begins both, and does not finish, is seen to have begun.
+    assert_eq!(run(&["apply", "--yes", "--until-converged"]).code, 0);
+}

@@ -12,8 +12,8 @@ use super::retry;
 use super::turn::{Memory, Turn};
 use super::walk::Walk;
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Excess, Head, LedgerChange, Opened, digest_of};
-use crate::ids::Digest;
-use crate::plan::{Consent, Step};
+use crate::ids::{Digest, StepId};
+use crate::plan::{Consent, Plan, Step};
 use crate::provider::World;
 use crate::status::EventKind;
 
@@ -71,6 +71,7 @@ pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Re
     match walk.record(&[change], &guard).await {
         Ok(written) => {
             memory.paid = digest.filter(|_| written);
+            walk.settled.borrow_mut().insert(step.id.clone());
             Ok(written)
         }
         Err(NotRecorded::Moved(why)) => Err(Turn::End(EventKind::NotApproved { why })),
@@ -78,17 +79,56 @@ pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Re
     }
 }
 
-/// What only prepares is done where what it prepares is approved: a node that may not be replaced stays in service, and
-/// is not counted as removed.
+/// What only prepares is done where what it prepares is approved, beside all that was prepared before it: a node that
+/// may not be replaced stays in service, and is not counted as removed.
 async fn prepare(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<(), Turn> {
     if !prepares(&step.action) {
         return Ok(());
     }
     let head = walk.head().await.map_err(|error| retry::after(walk, step, memory, &error))?;
-    match asking_behind(walk, step).into_iter().find_map(|next| covered(walk.approval, next, &head).err()) {
-        Some(why) => Err(Turn::End(EventKind::NotApproved { why })),
-        None => Ok(()),
+    let behind = asking_behind(walk, step);
+    match room(walk, &behind, &head) {
+        Err(why) => Err(Turn::End(EventKind::NotApproved { why })),
+        Ok(()) => {
+            walk.promised.borrow_mut().extend(behind.iter().map(|next| next.id.clone()));
+            Ok(())
+        }
     }
+}
+
+/// Whether something is left for these, when those that were begun have taken theirs: what is prepared already, by this
+/// run or by an earlier one.
+fn room(walk: &Walk<'_>, behind: &[&Step], head: &Head) -> Result<(), String> {
+    let mut wanted = Effects::default();
+    for next in behind {
+        if !covered(walk.approval, next, head)? {
+            wanted.add(&next.effects);
+        }
+    }
+    let Some(opened) = walk.approval.and_then(|digest| head.approvals.get(digest)) else { return Ok(()) };
+    let (promised, settled) = (walk.promised.borrow(), walk.settled.borrow());
+    let mut sum = wanted.clone();
+    let asking = walk.plan.steps.iter().filter(|next| next.consent == Consent::Asked && !next.effects.is_empty());
+    for next in asking.filter(|next| !settled.contains(&next.id) && !behind.iter().any(|other| other.id == next.id)) {
+        let is_begun = promised.contains(&next.id) || !walk.prepared.contains(&next.id);
+        if is_begun && covered(walk.approval, next, head) == Ok(false) {
+            sum.add(&next.effects);
+        }
+    }
+    sum.0.retain(|key, _| wanted.0.contains_key(key));
+    sum.within(&opened.left).map_err(|excess| beyond(&excess))
+}
+
+/// The steps that have something before them which only prepares them.
+pub(super) fn prepared(plan: &Plan) -> BTreeSet<StepId> {
+    let mut prepared = BTreeSet::new();
+    for step in plan.steps.iter().filter(|step| step.consent == Consent::Asked) {
+        let begins = step.effects.is_empty() && prepares(&step.action);
+        if begins || step.after.iter().any(|id| prepared.contains(id)) {
+            prepared.insert(step.id.clone());
+        }
+    }
+    prepared
 }
 
 fn prepares(action: &Action) -> bool {

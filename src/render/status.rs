@@ -133,7 +133,7 @@ impl Page<'_> {
                 pool.instance_type.clone(),
                 pool.wanted.to_string(),
                 pool.ready.to_string(),
-                pool.draining.to_string(),
+                (pool.draining + pool.leaving).to_string(),
                 (pool.closed + pool.cordoned).to_string(),
                 pool.launching.to_string(),
                 (pool.missing + pool.unready).to_string(),

@@ -91,6 +91,8 @@ pub struct PoolStatus {
     pub missing: u32,
     /// Beyond what is wanted.
     pub surplus: u32,
+    /// Those of them that are marked by us, and closed: they are on their way out.
+    pub leaving: u32,
     pub spares: u32,
     pub layouts: BTreeMap<LayoutName, LayoutCount>,
 }

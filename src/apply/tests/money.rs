@@ -235,6 +235,49 @@ fn what_was_paid_and_is_wanted_no_more_is_done() {
     }
 }
 
+/// A removal: the node is closed, and then it goes, which is what asks.
+fn removal(node: &str, index: u32) -> Vec<Step> {
+    let begin = Step { consent: Consent::Asked, ..cordon(node) };
+    let go = after(asked_launch(index, 1), &[&format!("cordon:{node}")]);
+    vec![begin, go]
+}
+
+#[test]
+fn nothing_is_prepared_for_which_nothing_is_left_beside_what_others_prepared() {
+    let world = Fake::new();
+    ["a", "b", "c"].iter().for_each(|name| world.node(name, |_| {}));
+    let digest = approve(&world, 2);
+    let all = [removal("a", 0), removal("b", 1), removal("c", 2)].concat();
+    let ran = approved(&world, all, &digest);
+    assert_eq!(why(&ran, "cordon:c"), "launch pool/train 3 where 2 is left of the approval");
+    assert_eq!((world.count("cordon"), world.live().len()), (2, 2), "{:?}", world.log());
+}
+
+#[test]
+fn what_was_prepared_before_goes_before_what_is_not() {
+    let world = Fake::new();
+    ["a", "b"].iter().for_each(|name| world.node(name, |_| {}));
+    let digest = approve(&world, 1);
+    // The cordon of the second is there already.
+    let ran = approved(&world, [removal("a", 0), vec![asked_launch(1, 1)]].concat(), &digest);
+    assert_eq!(*ran.last("launch:train/1@1"), EventKind::Succeeded);
+    assert_eq!(why(&ran, "cordon:a"), "launch pool/train 2 where 1 is left of the approval");
+    assert_eq!(world.count("cordon"), 0);
+}
+
+#[test]
+fn what_comes_to_nothing_leaves_its_part_to_others() {
+    let world = Fake::new();
+    ["a", "b"].iter().for_each(|name| world.node(name, |_| {}));
+    let digest = approve(&world, 1);
+    world.refuse("cordon a", Class::Denied);
+    let second = after(removal("b", 1).remove(0), &["late"]);
+    let late = wait("late", Fact::After(world.now() + secs(60)));
+    let all = [removal("a", 0), vec![late, second], removal("b", 1).split_off(1)].concat();
+    let ran = approved(&world, all, &digest);
+    assert_eq!(*ran.last("launch:train/1@1"), EventKind::Succeeded, "{:?}", world.log());
+}
+
 fn buy(offering: &str, extends: Option<&str>) -> Step {
     let request = PurchaseRequest {
         reservation: "block".into(),

@@ -14,7 +14,7 @@ use crate::fleet::tide;
 use crate::status::{self, Status};
 
 /// The second number grows when fields are added, the first when one changes its meaning or goes away.
-const FORMAT_VERSION: &str = "1.1";
+const FORMAT_VERSION: &str = "1.2";
 
 /// Whether a fleet is as git says, and what it waits for.
 #[derive(Serialize, JsonSchema)]
@@ -111,6 +111,8 @@ struct Pool {
     missing: u32,
     /// Beyond what is wanted.
     surplus: u32,
+    /// Those of them that are closed by us, on their way out.
+    leaving: u32,
     /// How many of the wanted are spares.
     spares: u32,
     /// Each layout by its name.
@@ -389,6 +391,7 @@ fn pool(pool: &status::PoolStatus) -> Pool {
         unready: pool.unready,
         missing: pool.missing,
         surplus: pool.surplus,
+        leaving: pool.leaving,
         spares: pool.spares,
         layouts: layouts.map(|(name, one)| (name.to_string(), Layout { wanted: one.wanted, cut: one.cut })).collect(),
     }
