@@ -56,7 +56,7 @@ fn an_approval_that_is_used_up_does_not_do_the_same_again() {
     assert_eq!(run(&["apply", "--yes", "--until-converged"]).code, 0);
     reserved(directory.path(), 5, 4);
     let Answer { code, err, .. } = run(&["apply", ".", "plan.json", "--until-converged"]);
-    assert!(code != 0 && held() == 5, "{code} {err}");
+    assert!(code == 1 && held() == 5 && err.contains("used up"), "{code} {err}");
 }
 
 #[test]
@@ -107,4 +107,37 @@ fn no_node_is_closed_for_a_removal_that_nobody_approved() {
     assert_eq!((&train["ready"], &train["surplus"], &train["leaving"]), (&2.into(), &1.into(), &0.into()), "{train}");
     // Whoever begins both, and does not finish, is seen to have begun.
     assert_eq!(run(&["apply", "--yes", "--until-converged"]).code, 0);
+}
+
+#[test]
+fn an_approval_by_digest_is_used_once() {
+    let directory = full();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    pool(directory.path(), 4, 3);
+    let Answer { out, .. } = run(&["plan"]);
+    let digest = out.lines().find_map(|line| line.strip_prefix("Digest: ")).unwrap().to_string();
+    let word = ["apply", "--approved", &digest, "--until-converged"];
+    assert_eq!(run(&word).code, 0);
+    pool(directory.path(), 3, 4);
+    assert_eq!(run(&["apply", "--yes", "--until-converged"]).code, 0);
+    pool(directory.path(), 4, 3);
+    assert!(run(&["plan"]).out.contains(&digest), "the same is asked for once more");
+    let Answer { code, out, err } = run(&word);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    for part in ["used up", "ana gave it at", "tidewright apply --yes", "tidewright plan --out FILE"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert_eq!(status(directory.path())["pools"]["train"]["ready"], 3, "the fourth is beyond what is wanted");
+    assert_eq!(status(directory.path())["pools"]["train"]["surplus"], 1);
+}
+
+#[test]
+fn a_word_is_looked_at_also_where_nothing_is_to_be_done() {
+    let directory = full();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    for word in ["nosuch.json", "0123456789abcdef"] {
+        let Answer { code, out, err } = run(&["apply", "--approved", word]);
+        assert!(code == 1 && out.is_empty() && err.contains(word), "{code} {out}{err}");
+    }
+    assert_eq!(run(&["apply"]).code, 0);
 }

@@ -32,7 +32,7 @@ mod tests;
 
 pub use patience::{Patience, StopSignal};
 pub use report::{Ended, Report};
-pub use spend::{Opening, open_approval};
+pub use spend::{Opening, is_used_up, open_approval};
 
 use crate::audit::Audited;
 use crate::effect::LedgerChange;

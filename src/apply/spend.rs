@@ -49,6 +49,12 @@ pub async fn open_approval(
     }
 }
 
+/// Whether nothing is left of an approval, and nothing that was paid with it is still to be done.
+pub fn is_used_up(head: &Head, plan: &Digest) -> bool {
+    let is_empty = head.approvals.get(plan).is_some_and(|opened| opened.left.is_empty());
+    is_empty && head.spent.get(plan).into_iter().flatten().all(|purpose| is_of_request(purpose))
+}
+
 /// Takes the step's effects out of the approval, where it needs one. Says whether it wrote.
 pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<bool, Turn> {
     if memory.paid.is_some() || step.consent == Consent::Standing {

@@ -78,6 +78,8 @@ pub struct Word<'a> {
     pub approved: Option<&'a str>,
     /// The command that is approved.
     pub command: String,
+    /// The command that saves a plan of the same, where there is one.
+    pub save: Option<String>,
 }
 
 /// How it ended.
@@ -124,13 +126,19 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let waits_for_a_word = made.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval { .. }));
     let is_word = arguments.approved.is_some() || saved.is_some();
     if made.steps.is_empty() && !(waits_for_a_word && is_word) {
+        // A word that is none is a mistake, also where it is not needed.
+        arguments.approved.as_ref().map(|named| approved(named, &input, &made)).transpose()?;
         return Ok(settled(&made, &session, common));
     }
+    let (command, save) = (plan::command("apply", &session.directory), plan::command("plan", &session.directory));
+    let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command, save: Some(save) };
     let approval = match saved {
-        Some(saved) => Some(saved.into()),
+        Some(saved) => {
+            let approval = saved.into();
+            has_something_left(&approval, &input, &made, &word)?;
+            Some(approval)
+        }
         None => {
-            let command = plan::command("apply", &session.directory);
-            let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command };
             let shown = Shown { input: &input, plan: &made, directory: &session.directory, is_now: true };
             let page = || plan::human(&shown, &Look { colour: true, verbose: false });
             consent(&word, common, &input, &made, &page)?
@@ -179,7 +187,9 @@ pub fn consent(
     page: &dyn Fn() -> String,
 ) -> Result<Option<Approval>, u8> {
     if let Some(named) = word.approved {
-        return approved(named, input, made).map(Some);
+        let approval = approved(named, input, made)?;
+        has_something_left(&approval, input, made, word)?;
+        return Ok(Some(approval));
     }
     // A yes is a yes to what is about to be done; more removal than the fleet's limit is approved by name.
     let this = || Approval { plan: made.id.as_str().into(), effects: made.effects_but_for_approval() };
@@ -221,18 +231,37 @@ fn approved(named: &str, input: &PlanInput, made: &Plan) -> Result<Approval, u8>
     if !is_digest {
         return Err(fail(&format!("`{named}` is neither a file nor a digest: write one of the two")));
     }
-    if made.digest.as_str().starts_with(digest) {
-        return Ok(Approval { plan: made.id.as_str().into(), effects: made.effects.clone() });
-    }
     let known = input.ledger.head.approvals.iter();
-    let known = known.filter(|(_, opened)| opened.effects.as_str().starts_with(digest) && !opened.left.is_empty());
-    match known.max_by_key(|(_, opened)| opened.at) {
+    let known = known.filter(|(_, opened)| opened.effects.as_str().starts_with(digest));
+    // One that has something left goes on, and of those the newest.
+    match known.max_by_key(|(plan, opened)| (!apply::is_used_up(&input.ledger.head, plan), opened.at)) {
         Some((plan, opened)) => Ok(Approval { plan: plan.clone(), effects: opened.left.clone() }),
+        None if made.digest.as_str().starts_with(digest) => {
+            Ok(Approval { plan: made.id.as_str().into(), effects: made.effects.clone() })
+        }
         None => Err(fail(&format!(
             "`{named}` is not the digest of what would be done now, which is {}, and no approval that was given before",
             made.digest
         ))),
     }
+}
+
+/// A word is used once: what it was given for is done, and the same on another day takes another word.
+fn has_something_left(approval: &Approval, input: &PlanInput, made: &Plan, word: &Word<'_>) -> Result<(), u8> {
+    let head = &input.ledger.head;
+    let opened = head.approvals.get(&approval.plan).filter(|_| apply::is_used_up(head, &approval.plan));
+    let waits = |held: &planning::Held| matches!(held.waiting_on, WaitingOn::Approval { .. });
+    let asks = made.steps.iter().any(|step| planning::asks(input, step)) || made.held.iter().any(waits);
+    let Some(opened) = opened.filter(|_| asks) else { return Ok(()) };
+    let command = &word.command;
+    let anew = word.save.as_ref().map_or(String::new(), |save| {
+        format!("\nto look at it and approve exactly that:  {save} --out FILE, and {command} FILE")
+    });
+    Err(fail(&format!(
+        "this approval is used up: {}, and what it was for is done. The same once more takes another word.\n\
+         to approve whatever the plan says now:   {command} --yes{anew}",
+        plan::given(input, opened)
+    )))
 }
 
 /// Writes the approval down, so that every step can spend its part of it.

@@ -110,7 +110,7 @@ fn drain(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
         return Ok(super::plan::exit_code(&made));
     }
     let again = format!("tidewright drain {}{}", arguments.node, dir_flag(&session.directory));
-    let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command: again };
+    let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command: again, save: None };
     let approval = apply::consent(&word, common, &input, &made, &|| page.clone())?;
     session.remember(&change)?;
     if let Some(approval) = &approval {

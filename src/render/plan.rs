@@ -25,7 +25,8 @@ pub use words::{command, count, dir_flag};
 use jiff::tz::TimeZone;
 
 use self::words::Words;
-use crate::effect::{Action, Excess, Freeze};
+use super::tide::clock::near;
+use crate::effect::{Action, Excess, Freeze, Opened};
 use crate::plan::{Consent, Held, Plan, PlanInput, Reason, WaitingOn, approved_before};
 use crate::status::Tally;
 
@@ -84,6 +85,12 @@ pub fn excesses(beyond: &[Excess]) -> Vec<String> {
 pub fn reason(input: &PlanInput, directory: &str, reason: &Reason) -> String {
     let zone = input.target.standing.time_zone.zone();
     Words { now: input.now, zone, directory, plan: None }.reason(reason)
+}
+
+/// "ana gave it at 14:02"
+pub fn given(input: &PlanInput, opened: &Opened) -> String {
+    let at = near(opened.at, input.now, &input.target.standing.time_zone.zone());
+    format!("{} gave it at {at}", words::clean(&opened.by))
 }
 
 /// Everything that a plan waits on, in one line.

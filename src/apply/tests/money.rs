@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fake::{Fake, Fault, run_both, run_for};
 use super::*;
-use crate::apply::{Opening, open_approval};
+use crate::apply::{Opening, is_used_up, open_approval};
 use crate::provider::Class;
 
 /// Approves this many launches of the pool.
@@ -223,10 +223,12 @@ fn what_was_paid_and_is_wanted_no_more_is_done() {
         let done = run_for(polls, apply(&once, &now, Some(&digest), world.world(), &patience, &mut tell)).is_some();
         let written = world.count("Apply") == 1;
         if !written {
+            assert!(!is_used_up(&world.memory().head, &digest), "{polls}");
             // Paid or not, it needs no second word.
             assert!(approved(&world, vec![queue(1)], &effects.digest()).report.is_done(), "{polls}");
         }
         assert!(go(&world, vec![launch(0, 1)]).report.is_done());
+        assert!(is_used_up(&world.memory().head, &digest), "{polls}");
         let ran = approved(&world, vec![queue(1)], &effects.digest());
         assert_eq!(ran.report.not_approved.len(), 1, "{polls}: {:#?}", world.log());
         if done {
