@@ -131,7 +131,7 @@ pub(super) async fn run(walk: &Walk<'_>) -> Result<(), ApplyError> {
         if frontier.jobs.is_empty() {
             match frontier.nearest() {
                 None => break,
-                Some(at) => sleep(walk, at).await,
+                Some(at) => stop.sleep(walk.world.clock, at).await,
             }
         } else if let Some(finished) = next(&mut frontier.jobs, stop).await {
             frontier.settle(finished);
@@ -142,17 +142,6 @@ pub(super) async fn run(walk: &Walk<'_>) -> Result<(), ApplyError> {
     report.tally.pending = u32::try_from(left.len()).unwrap_or(u32::MAX);
     (report.left, report.stopped) = (left, stop.is_asked());
     Ok(())
-}
-
-/// Sleeps until then, or until a person says stop.
-async fn sleep(walk: &Walk<'_>, at: Timestamp) {
-    let stop = walk.patience.stop;
-    let mut slept = walk.world.clock.sleep_until(at);
-    poll_fn(|cx| {
-        stop.listen(cx.waker());
-        if stop.is_asked() { Poll::Ready(()) } else { slept.as_mut().poll(cx) }
-    })
-    .await;
 }
 
 /// The first of these that ends; none if a person wants it to end now.

@@ -64,6 +64,8 @@ const CONCURRENCY: usize = 8;
 /// After so many rounds in which nothing succeeded, another one helps nobody.
 pub const IDLE_ROUNDS: u32 = 3;
 
+const STOPPED: &str = "Stopped. The next run goes on from here.";
+
 /// What somebody said yes to.
 pub struct Approval {
     /// The plan that it was given for.
@@ -149,6 +151,11 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     }
     let stop = stop::listen();
     let end = rounds(&session, &options, approval.as_ref(), arguments.until_converged, &stop)?;
+    if stop.is_urgent() {
+        // Nothing more is read either.
+        talk(STOPPED);
+        return Ok(CHANGES);
+    }
     told(&end, &session, &options, common)
 }
 
@@ -290,13 +297,16 @@ fn rounds(
     let mut idle = 0;
     let mut before: Vec<StepId> = Vec::new();
     loop {
-        let input = session.input(options)?;
+        let Some(input) = session.input_unless(options, stop)? else { return Ok(End::Stopped) };
         let (made, audited) = judged(&input)?;
         if made.steps.is_empty() {
             match soon(&made, input.now).filter(|_| until_converged && !stop.is_asked()) {
                 // A reservation that is not listed yet, an instance that is believed lost in five minutes.
                 Some(at) => {
-                    block_on(session.world().clock.sleep_until(at));
+                    block_on(stop.sleep(session.world().clock, at));
+                    if stop.is_asked() {
+                        return Ok(End::Stopped);
+                    }
                     continue;
                 }
                 None => return Ok(End::Settled(Box::new(made))),
@@ -360,7 +370,7 @@ fn told(end: &End, session: &Session, options: &Options, common: &Common) -> Res
     Ok(match end {
         End::Settled(made) => settled(made, session, common),
         End::Stopped => {
-            talk("Stopped. The next run goes on from here.");
+            talk(STOPPED);
             left(session, common, CHANGES)
         }
         End::Once(report) => {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ERROR, fail, talk};
+use crate::apply::StopSignal;
 use crate::audit::{Audited, audit};
 use crate::effect::{Head, Ledger, LedgerChange, Part};
 use crate::fleet::config::{AwsCloud, Cloud, Kubernetes};
@@ -173,10 +174,20 @@ impl Session {
 
     /// Everything that a plan of this moment depends on.
     pub fn input(&self, options: &Options) -> Result<PlanInput, u8> {
-        let options =
-            Options { revision: options.revision.clone().or_else(|| self.revision.clone()), ..options.clone() };
+        let options = self.revised(options);
         let input = block_on(round::input(&self.fleet, &self.uid, self.world(), &options));
         input.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+    }
+
+    /// The same; none if a person wants it to end now.
+    pub fn input_unless(&self, options: &Options, stop: &StopSignal) -> Result<Option<PlanInput>, u8> {
+        let options = self.revised(options);
+        let input = stop.unless_urgent(round::input(&self.fleet, &self.uid, self.world(), &options));
+        block_on(input).transpose().map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+    }
+
+    fn revised(&self, options: &Options) -> Options {
+        Options { revision: options.revision.clone().or_else(|| self.revision.clone()), ..options.clone() }
     }
 
     /// Writes down what somebody decided.
