@@ -141,3 +141,19 @@ fn a_word_is_looked_at_also_where_nothing_is_to_be_done() {
     }
     assert_eq!(run(&["apply"]).code, 0);
 }
+
+#[test]
+fn what_is_frozen_while_it_starts_is_held_and_not_on_its_way() {
+    let directory = fleet_by_day();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    assert_eq!(run(&["apply", "--yes"]).code, 2);
+    for pool in ["pool/train", "pool/serve"] {
+        assert_eq!(run(&["freeze", pool, "--reason", "incident 4711"]).code, 0);
+    }
+    assert!(status(directory.path())["pools"]["serve"]["launching"].as_u64().unwrap() > 0);
+    let Answer { code, out, .. } = run(&["status"]);
+    assert!(code == 3 && out.contains("\nBlocked: "), "{code} {out}");
+    run(&["thaw", "pool/train"]);
+    run(&["thaw", "pool/serve"]);
+    assert_eq!(run(&["status"]).code, 2);
+}
