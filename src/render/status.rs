@@ -22,7 +22,8 @@ const LINES: usize = 8;
 
 /// One screen. Ends with a line break.
 pub fn human(status: &Status, directory: &str, colour: bool) -> String {
-    let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None };
+    let hands_off = status.hands_off.clone();
+    let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None, hands_off };
     let page = Page { status, ink: Ink(colour), words };
     let parts = [
         Some(page.head()),
@@ -288,10 +289,11 @@ impl Page<'_> {
             lines.push(self.ink.paint(DIM, &command));
         }
         lines.extend(more(status.drains.len(), "drained"));
-        if !status.hands_off.is_empty() {
-            let nodes: Vec<String> = status.hands_off.iter().map(|node| node.to_string()).collect();
-            lines.push(format!("Hands off: {}", list(&nodes, LINES)));
+        for (node, why) in status.hands_off.iter().take(LINES) {
+            lines.push(format!("Hands off: {node}{}", words::off_because(why)));
+            lines.push(self.ink.paint(DIM, &format!("  to take that back: {}", words::hands_on(node))));
         }
+        lines.extend(more(status.hands_off.len(), "with hands off"));
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 

@@ -50,8 +50,8 @@ pub struct Status {
     pub freezes: Vec<Freeze>,
     pub quarantines: Vec<(NodeName, Quarantine)>,
     pub drains: Vec<(NodeName, DrainOrder)>,
-    /// Nodes with a person's word on them: nothing is done to them.
-    pub hands_off: Vec<NodeName>,
+    /// Nodes with a person's word on them: nothing is done to them. With what the person wrote.
+    pub hands_off: Vec<(NodeName, String)>,
     pub held: Vec<Held>,
     pub gaps: Vec<Gap>,
 }
@@ -298,9 +298,10 @@ fn tide(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideN
     TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed, gone, cut_short }
 }
 
-fn hands_off(input: &PlanInput) -> Vec<NodeName> {
+/// The nodes that carry a person's word, with the word.
+pub fn hands_off(input: &PlanInput) -> Vec<(NodeName, String)> {
     let nodes = input.observed.cluster.nodes.seen().iter();
-    nodes.filter(|(_, node)| node.annotation(HANDS_OFF).is_some()).map(|(name, _)| name.clone()).collect()
+    nodes.filter_map(|(name, node)| Some((name.clone(), node.annotation(HANDS_OFF)?.to_string()))).collect()
 }
 
 fn distinct(gaps: Vec<&Gap>) -> Vec<Gap> {

@@ -64,6 +64,8 @@ struct Report {
     drains: Vec<Drain>,
     /// Nodes with the annotation `tidewright.dev/hands-off`.
     hands_off: Vec<String>,
+    /// What is written there, by the node.
+    hands_off_why: BTreeMap<String, String>,
     /// What is wanted and not done now.
     held: Vec<Held>,
     /// What could not be read.
@@ -321,7 +323,13 @@ struct Gap {
 
 /// Ends with a line break.
 pub fn json(status: &Status, directory: &str) -> String {
-    let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None };
+    let words = Words {
+        now: status.at,
+        zone: status.time_zone.zone(),
+        directory,
+        plan: None,
+        hands_off: status.hands_off.clone(),
+    };
     let report = Report {
         format_version: FORMAT_VERSION,
         fleet: status.fleet.to_string(),
@@ -365,7 +373,8 @@ pub fn json(status: &Status, directory: &str) -> String {
                 reason: order.reason.clone(),
             })
             .collect(),
-        hands_off: status.hands_off.iter().map(|node| node.to_string()).collect(),
+        hands_off: status.hands_off.iter().map(|(node, _)| node.to_string()).collect(),
+        hands_off_why: status.hands_off.iter().map(|(node, why)| (node.to_string(), why.clone())).collect(),
         held: status.held.iter().map(|one| held(one, &words)).collect(),
         gaps: status.gaps.iter().map(|gap| Gap { what: gap.what.clone(), why: gap.why.clone() }).collect(),
     };
