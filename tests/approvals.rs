@@ -143,6 +143,19 @@ fn a_word_is_looked_at_also_where_nothing_is_to_be_done() {
 }
 
 #[test]
+fn how_it_goes_on_is_a_command_that_can_be_copied() {
+    let directory = full();
+    let here = directory.path().display().to_string();
+    let away = tempfile::tempdir().unwrap();
+    pool(directory.path(), 4, 3);
+    reserved(directory.path(), 4, 3);
+    run(directory.path(), &["plan", "--out", "plan.json"]);
+    assert_eq!(run(directory.path(), &["apply", "--approved", "plan.json"]).code, 2);
+    let Answer { out, .. } = run(away.path(), &["status", &here]);
+    assert!(out.contains(&format!("`tidewright apply {here} --approved ")), "{out}");
+}
+
+#[test]
 fn what_is_frozen_while_it_starts_is_held_and_not_on_its_way() {
     let directory = fleet_by_day();
     let run = |arguments: &[&str]| run(directory.path(), arguments);

@@ -408,7 +408,7 @@ fn left(session: &Session, common: &Common, code: u8) -> u8 {
             code
         }
         Ok(found) => {
-            print(&format!("Fleet {} is {}.", found.fleet, sentence(&found)));
+            print(&format!("Fleet {} is {}.", found.fleet, sentence(&found, &session.directory)));
             if !found.held.is_empty() {
                 talk(&format!("what it waits for: {}", plan::command("status", &session.directory)));
             }

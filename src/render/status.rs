@@ -40,7 +40,7 @@ pub fn human(status: &Status, directory: &str, colour: bool) -> String {
 }
 
 /// The verdict in one sentence, without colour.
-pub fn sentence(status: &Status) -> String {
+pub fn sentence(status: &Status, directory: &str) -> String {
     let held = u32::try_from(status.held.len()).unwrap_or(u32::MAX);
     let waits = if held == 0 { String::new() } else { format!("; {} held", count(held, "wanted change")) };
     match status.verdict {
@@ -49,7 +49,8 @@ pub fn sentence(status: &Status) -> String {
             let steps = count(u32::try_from(status.steps).unwrap_or(u32::MAX), "step");
             let how = status.approved.as_ref().map_or(String::new(), |approved| {
                 let digest = short(approved.as_str());
-                format!(" (`tidewright apply --approved {digest}` goes on with what was approved before)")
+                let apply = words::command("apply", directory);
+                format!(" (`{apply} --approved {digest}` goes on with what was approved before)")
             });
             match u32::try_from(status.unapproved).unwrap_or(u32::MAX) {
                 0 => format!("not yet as git says: {steps} can be done now{waits}"),
@@ -116,7 +117,7 @@ impl Page<'_> {
             Verdict::Blocked | Verdict::Frozen => RED,
         };
         let verdict = self.ink.paint(style, verdict_name(status.verdict));
-        format!("{title}\n{verdict}: {}", sentence(status))
+        format!("{title}\n{verdict}: {}", sentence(status, self.words.directory))
     }
 
     fn pools(&self) -> Option<String> {

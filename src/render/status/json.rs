@@ -343,7 +343,7 @@ pub fn json(status: &Status, directory: &str) -> String {
             status::Verdict::Blocked => Verdict::Blocked,
             status::Verdict::Frozen => Verdict::Frozen,
         },
-        words: sentence(status),
+        words: sentence(status, directory),
         steps: status.steps,
         unapproved: status.unapproved,
         approved: status.approved.as_ref().map(ToString::to_string),
