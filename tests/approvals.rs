@@ -170,3 +170,15 @@ fn what_is_frozen_while_it_starts_is_held_and_not_on_its_way() {
     run(&["thaw", "pool/serve"]);
     assert_eq!(run(&["status"]).code, 2);
 }
+
+#[test]
+fn a_world_that_cannot_be_read_has_no_tide() {
+    let directory = fleet_by_day();
+    for (text, says) in [("{\"version\": 1, ", "damaged"), ("{\"version\": 99}", "newer")] {
+        std::fs::write(directory.path().join(".tidewright/sim.json"), text).unwrap();
+        let Answer { code, out, err } = run(directory.path(), &["tide"]);
+        assert!(code == 1 && out.is_empty() && err.contains("sim.json"), "{says}: {code} {out}{err}");
+        // At another hour nobody asks what hour it is there.
+        assert_eq!(run(directory.path(), &["tide", "--at", "2026-11-16T10:00"]).code, 0);
+    }
+}

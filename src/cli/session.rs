@@ -71,12 +71,13 @@ pub fn state_file(directory: &Path) -> PathBuf {
     directory.join(".tidewright").join("sim.json")
 }
 
-/// What time it is in the simulator that a fleet lives in, once it has begun.
-pub fn simulated_now(directory: &Path, loaded: &Loaded) -> Option<Timestamp> {
+/// What time it is in the simulator that a fleet lives in, once it has begun; a world that cannot be read is said.
+pub fn simulated_now(directory: &Path, loaded: &Loaded) -> Result<Option<Timestamp>, u8> {
     let state = state_file(directory);
     let is_simulated = loaded.kubernetes().is_some_and(|cluster| matches!(cluster, Kubernetes::Sim(_)));
     let begun = is_simulated && state.is_file();
-    begun.then(|| Sim::peek(&state, Timestamp::UNIX_EPOCH).map(|sim| sim.now()).ok()).flatten()
+    let now = begun.then(|| Sim::peek(&state, Timestamp::UNIX_EPOCH).map(|sim| sim.now())).transpose();
+    now.map_err(|error| fail(&error.to_string()))
 }
 
 impl Session {
