@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::disallowed_types, clippy::unwrap_used)]
 
+mod approvals;
 mod campaign;
 mod cli;
 mod cluster;

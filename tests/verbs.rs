@@ -438,6 +438,22 @@ fn what_was_approved_and_not_done_yet_says_how_it_goes_on() {
     assert!(!out.contains("goes on with what"), "{out}");
 }
 
+/// `script` lends a terminal.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_on_which_nothing_can_be_drawn_is_told_line_by_line() {
+    let directory = fleet_by_day();
+    let mut lent = std::process::Command::new("script");
+    let command = format!("{} apply --yes", env!("CARGO_BIN_EXE_tidewright"));
+    lent.args(["-qec", &command, "/dev/null"]).env("TERM", "dumb").current_dir(directory.path());
+    let Ok(answer) = lent.stdin(std::process::Stdio::null()).output() else {
+        eprintln!("skipped: there is no `script`");
+        return;
+    };
+    let said = String::from_utf8_lossy(&answer.stdout);
+    assert!(said.contains(": done\r\n") && !said.contains('\u{1b}'), "{said}");
+}
+
 #[test]
 fn orders_that_mean_nothing_are_errors_that_say_so() {
     let directory = fleet();

@@ -32,7 +32,7 @@ mod tests;
 
 pub use patience::{Patience, StopSignal};
 pub use report::{Ended, Report};
-pub use spend::{Opening, open_approval};
+pub use spend::{Opening, is_used_up, open_approval};
 
 use crate::audit::Audited;
 use crate::effect::LedgerChange;
@@ -72,6 +72,7 @@ pub async fn apply(
     }
     let fleet = begin(input, world.cluster).await?;
     let walk = walk::Walk::new(plan, input, approval, world, patience, fleet, tell);
+    spend::close(&walk).await;
     walk::run(&walk).await?;
     Ok(walk.into_report())
 }

@@ -1,10 +1,14 @@
 //! How long `apply` waits, how much it does at once, and how it is told to stop.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use futures_util::task::AtomicWaker;
+use jiff::Timestamp;
 
+use crate::provider::Clock;
 use crate::units::Duration;
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,26 @@ impl StopSignal {
     /// Return at once.
     pub fn is_urgent(&self) -> bool {
         self.presses.load(Ordering::SeqCst) >= 2
+    }
+
+    /// Sleeps until then, or until a person says stop.
+    pub async fn sleep(&self, clock: &dyn Clock, at: Timestamp) {
+        let mut slept = clock.sleep_until(at);
+        poll_fn(|cx| {
+            self.listen(cx.waker());
+            if self.is_asked() { Poll::Ready(()) } else { slept.as_mut().poll(cx) }
+        })
+        .await;
+    }
+
+    /// What comes of this; none if a person wants it to end now.
+    pub async fn unless_urgent<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            self.listen(cx.waker());
+            if self.is_urgent() { Poll::Ready(None) } else { work.as_mut().poll(cx).map(Some) }
+        })
+        .await
     }
 
     /// Who is woken when it is pressed.

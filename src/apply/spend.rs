@@ -1,9 +1,10 @@
 //! Approvals: a step that asks for one takes its effects out of it, in the ledger, before it has them.
 //!
 //! What is taken is noted by its purpose, so that a crash, a retry or a second operator takes it once; and what came to
-//! nothing is given back, because the next plan asks for the same, and nobody should have to say yes twice.
+//! nothing is given back, because the next plan asks for the same, and nobody should have to say yes twice. What is done
+//! is struck out, or the same change would be free on another day.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ApplyError;
 use super::record::{self, Guard, NotRecorded};
@@ -11,8 +12,8 @@ use super::retry;
 use super::turn::{Memory, Turn};
 use super::walk::Walk;
 use crate::effect::{Action, CloudAction, ClusterAction, Effects, Excess, Head, LedgerChange, Opened, digest_of};
-use crate::ids::Digest;
-use crate::plan::{Consent, Step};
+use crate::ids::{Digest, StepId};
+use crate::plan::{Consent, Plan, Step};
 use crate::provider::World;
 use crate::status::EventKind;
 
@@ -48,6 +49,12 @@ pub async fn open_approval(
     }
 }
 
+/// Whether nothing is left of an approval, and nothing that was paid with it is still to be done.
+pub fn is_used_up(head: &Head, plan: &Digest) -> bool {
+    let is_empty = head.approvals.get(plan).is_some_and(|opened| opened.left.is_empty());
+    is_empty && head.spent.get(plan).into_iter().flatten().all(|purpose| is_of_request(purpose))
+}
+
 /// Takes the step's effects out of the approval, where it needs one. Says whether it wrote.
 pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<bool, Turn> {
     if memory.paid.is_some() || step.consent == Consent::Standing {
@@ -70,6 +77,7 @@ pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Re
     match walk.record(&[change], &guard).await {
         Ok(written) => {
             memory.paid = digest.filter(|_| written);
+            walk.settled.borrow_mut().insert(step.id.clone());
             Ok(written)
         }
         Err(NotRecorded::Moved(why)) => Err(Turn::End(EventKind::NotApproved { why })),
@@ -77,17 +85,56 @@ pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Re
     }
 }
 
-/// What only prepares is done where what it prepares is approved: a node that may not be replaced stays in service, and
-/// is not counted as removed.
+/// What only prepares is done where what it prepares is approved, beside all that was prepared before it: a node that
+/// may not be replaced stays in service, and is not counted as removed.
 async fn prepare(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<(), Turn> {
     if !prepares(&step.action) {
         return Ok(());
     }
     let head = walk.head().await.map_err(|error| retry::after(walk, step, memory, &error))?;
-    match asking_behind(walk, step).into_iter().find_map(|next| covered(walk.approval, next, &head).err()) {
-        Some(why) => Err(Turn::End(EventKind::NotApproved { why })),
-        None => Ok(()),
+    let behind = asking_behind(walk, step);
+    match room(walk, &behind, &head) {
+        Err(why) => Err(Turn::End(EventKind::NotApproved { why })),
+        Ok(()) => {
+            walk.promised.borrow_mut().extend(behind.iter().map(|next| next.id.clone()));
+            Ok(())
+        }
     }
+}
+
+/// Whether something is left for these, when those that were begun have taken theirs: what is prepared already, by this
+/// run or by an earlier one.
+fn room(walk: &Walk<'_>, behind: &[&Step], head: &Head) -> Result<(), String> {
+    let mut wanted = Effects::default();
+    for next in behind {
+        if !covered(walk.approval, next, head)? {
+            wanted.add(&next.effects);
+        }
+    }
+    let Some(opened) = walk.approval.and_then(|digest| head.approvals.get(digest)) else { return Ok(()) };
+    let (promised, settled) = (walk.promised.borrow(), walk.settled.borrow());
+    let mut sum = wanted.clone();
+    let asking = walk.plan.steps.iter().filter(|next| next.consent == Consent::Asked && !next.effects.is_empty());
+    for next in asking.filter(|next| !settled.contains(&next.id) && !behind.iter().any(|other| other.id == next.id)) {
+        let is_begun = promised.contains(&next.id) || !walk.prepared.contains(&next.id);
+        if is_begun && covered(walk.approval, next, head) == Ok(false) {
+            sum.add(&next.effects);
+        }
+    }
+    sum.0.retain(|key, _| wanted.0.contains_key(key));
+    sum.within(&opened.left).map_err(|excess| beyond(&excess))
+}
+
+/// The steps that have something before them which only prepares them.
+pub(super) fn prepared(plan: &Plan) -> BTreeSet<StepId> {
+    let mut prepared = BTreeSet::new();
+    for step in plan.steps.iter().filter(|step| step.consent == Consent::Asked) {
+        let begins = step.effects.is_empty() && prepares(&step.action);
+        if begins || step.after.iter().any(|id| prepared.contains(id)) {
+            prepared.insert(step.id.clone());
+        }
+    }
+    prepared
 }
 
 fn prepares(action: &Action) -> bool {
@@ -109,6 +156,38 @@ fn asking_behind<'a>(walk: &Walk<'a>, step: &Step) -> Vec<&'a Step> {
         }
     }
     asking
+}
+
+/// The effect is there: what was taken for it is struck out. If that fails, the next plan without it does so. A request
+/// has a generation, which never comes again; and an order to cut is given again until the node shows it.
+pub(super) async fn done(walk: &Walk<'_>, step: &Step) {
+    let is_struck_out = !is_request(&step.action) && !matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
+    if let Some(digest) = walk.approval
+        && step.consent == Consent::Asked
+        && !step.effects.is_empty()
+        && is_struck_out
+    {
+        let purposes = BTreeMap::from([(digest.clone(), BTreeSet::from([purpose(step)]))]);
+        let _ = walk.record(&[LedgerChange::Done { purposes }], &|_, _| Guard::Go).await;
+    }
+}
+
+/// Strikes out what was paid for when the plan was made and has no step in it: whoever did it died before saying so. A
+/// chain is under way as long as one of its steps is: a cut that was ordered is waited for, and may be ordered again.
+pub(super) async fn close(walk: &Walk<'_>) {
+    let (plan, input) = (walk.plan, walk.input);
+    if !plan.held.is_empty() || !input.only.is_empty() || input.only_node.is_some() {
+        return;
+    }
+    let wanted: BTreeSet<&str> = plan.steps.iter().map(|step| subject(step.id.as_str())).collect();
+    let mut purposes = input.ledger.head.spent.clone();
+    for spent in purposes.values_mut() {
+        spent.retain(|purpose| !is_of_request(purpose) && !wanted.contains(subject(purpose)));
+    }
+    purposes.retain(|_, spent| !spent.is_empty());
+    if !purposes.is_empty() {
+        let _ = walk.record(&[LedgerChange::Done { purposes }], &|_, _| Guard::Go).await;
+    }
 }
 
 /// Gives back what this run took for a step that came to nothing. If that fails the approval is smaller than it could
@@ -145,6 +224,17 @@ fn covered(approval: Option<&Digest>, step: &Step, head: &Head) -> Result<bool, 
 
 fn is_request(action: &Action) -> bool {
     matches!(action, Action::Cloud(action) if action.needs_intent())
+}
+
+/// A request is noted by what it asks for, everything else by its step.
+fn is_of_request(purpose: &str) -> bool {
+    ["launch ", "reserve ", "purchase "].iter().any(|verb| purpose.starts_with(verb))
+}
+
+/// What a step or a purpose is about: `train/3@2` of `cut:train/3@2 0a1b`.
+fn subject(text: &str) -> &str {
+    let about = text.split_once(':').map_or(text, |(_, about)| about);
+    about.split(' ').next().unwrap_or(about)
 }
 
 fn beyond(excess: &[Excess]) -> String {

@@ -62,6 +62,9 @@ pub(super) async fn turn(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> T
     if over && !memory.done {
         spend::refund(walk, step, memory).await;
     }
+    if matches!(&turn, Turn::End(EventKind::Succeeded)) {
+        spend::done(walk, step).await;
+    }
     turn
 }
 

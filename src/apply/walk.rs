@@ -13,9 +13,9 @@ use std::task::Poll;
 use futures_util::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
-use super::gate;
 use super::turn::{Memory, Turn, turn};
 use super::{ApplyError, Patience, Report, StopSignal};
+use super::{gate, spend};
 use crate::effect::{Action, Fact, Intent, Part, SETTLE, Subject, Verdict};
 use crate::ids::{Digest, FleetUid, StepId};
 use crate::observed::Observed;
@@ -33,6 +33,12 @@ pub(super) struct Walk<'a> {
     /// Whose ledger it is.
     pub fleet: FleetUid,
     pub locks: RefCell<BTreeMap<Part, Rc<Mutex<()>>>>,
+    /// Steps that something prepares before they are done.
+    pub prepared: BTreeSet<StepId>,
+    /// Those for which that was begun by this run: their part of the approval is nobody else's.
+    pub promised: RefCell<BTreeSet<StepId>>,
+    /// Steps that have taken their part of the approval, or will not.
+    pub settled: RefCell<BTreeSet<StepId>>,
     tell: RefCell<&'a mut dyn FnMut(Event)>,
     report: RefCell<Report>,
     effects: Cell<u32>,
@@ -57,6 +63,9 @@ impl<'a> Walk<'a> {
             patience,
             fleet,
             locks: RefCell::default(),
+            prepared: spend::prepared(plan),
+            promised: RefCell::default(),
+            settled: RefCell::default(),
             tell: RefCell::new(tell),
             report: RefCell::default(),
             effects: Cell::new(0),
@@ -100,6 +109,7 @@ impl<'a> Walk<'a> {
     }
 
     fn end(&self, step: &StepId, kind: EventKind) {
+        self.settled.borrow_mut().insert(step.clone());
         self.report.borrow_mut().count(step, &kind);
         self.say(step, kind);
     }
@@ -121,7 +131,7 @@ pub(super) async fn run(walk: &Walk<'_>) -> Result<(), ApplyError> {
         if frontier.jobs.is_empty() {
             match frontier.nearest() {
                 None => break,
-                Some(at) => sleep(walk, at).await,
+                Some(at) => stop.sleep(walk.world.clock, at).await,
             }
         } else if let Some(finished) = next(&mut frontier.jobs, stop).await {
             frontier.settle(finished);
@@ -132,17 +142,6 @@ pub(super) async fn run(walk: &Walk<'_>) -> Result<(), ApplyError> {
     report.tally.pending = u32::try_from(left.len()).unwrap_or(u32::MAX);
     (report.left, report.stopped) = (left, stop.is_asked());
     Ok(())
-}
-
-/// Sleeps until then, or until a person says stop.
-async fn sleep(walk: &Walk<'_>, at: Timestamp) {
-    let stop = walk.patience.stop;
-    let mut slept = walk.world.clock.sleep_until(at);
-    poll_fn(|cx| {
-        stop.listen(cx.waker());
-        if stop.is_asked() { Poll::Ready(()) } else { slept.as_mut().poll(cx) }
-    })
-    .await;
 }
 
 /// The first of these that ends; none if a person wants it to end now.

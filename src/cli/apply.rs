@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
 use crate::audit::Audited;
 use crate::effect::{Effects, Thing};
-use crate::ids::{Digest, StepId};
+use crate::ids::{Digest, FleetName, StepId};
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
 use crate::render::status::sentence;
@@ -64,6 +64,8 @@ const CONCURRENCY: usize = 8;
 /// After so many rounds in which nothing succeeded, another one helps nobody.
 pub const IDLE_ROUNDS: u32 = 3;
 
+const STOPPED: &str = "Stopped. The next run goes on from here.";
+
 /// What somebody said yes to.
 pub struct Approval {
     /// The plan that it was given for.
@@ -78,6 +80,8 @@ pub struct Word<'a> {
     pub approved: Option<&'a str>,
     /// The command that is approved.
     pub command: String,
+    /// The command that saves a plan of the same, where there is one.
+    pub save: Option<String>,
 }
 
 /// How it ended.
@@ -107,6 +111,9 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     };
     let saved = file.map(load).transpose()?;
     let session = Session::open(directory, Access::Change)?;
+    if let Some(saved) = &saved {
+        same_fleet(saved, &session.fleet.name.value)?;
+    }
     for thing in &arguments.target {
         super::plan::known(&session.fleet, thing).map_err(|why| fail(&why))?;
     }
@@ -121,13 +128,19 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let waits_for_a_word = made.held.iter().any(|held| matches!(held.waiting_on, WaitingOn::Approval { .. }));
     let is_word = arguments.approved.is_some() || saved.is_some();
     if made.steps.is_empty() && !(waits_for_a_word && is_word) {
+        // A word that is none is a mistake, also where it is not needed.
+        arguments.approved.as_ref().map(|named| approved(named, &input, &made)).transpose()?;
         return Ok(settled(&made, &session, common));
     }
+    let (command, save) = (plan::command("apply", &session.directory), plan::command("plan", &session.directory));
+    let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command, save: Some(save) };
     let approval = match saved {
-        Some(saved) => Some(saved.into()),
+        Some(saved) => {
+            let approval = saved.into();
+            has_something_left(&approval, &input, &made, &word)?;
+            Some(approval)
+        }
         None => {
-            let command = plan::command("apply", &session.directory);
-            let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command };
             let shown = Shown { input: &input, plan: &made, directory: &session.directory, is_now: true };
             let page = || plan::human(&shown, &Look { colour: true, verbose: false });
             consent(&word, common, &input, &made, &page)?
@@ -138,6 +151,11 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     }
     let stop = stop::listen();
     let end = rounds(&session, &options, approval.as_ref(), arguments.until_converged, &stop)?;
+    if stop.is_urgent() {
+        // Nothing more is read either.
+        talk(STOPPED);
+        return Ok(CHANGES);
+    }
     told(&end, &session, &options, common)
 }
 
@@ -147,12 +165,16 @@ fn load(path: &Path) -> Result<Saved, u8> {
     plan::load_saved(&text).map_err(|why| fail(&format!("cannot apply `{shown}`: {why}")))
 }
 
+/// Effects name pools and objects, and other fleets have some of the same names.
+fn same_fleet(saved: &Saved, fleet: &FleetName) -> Result<(), u8> {
+    if saved.fleet == *fleet {
+        return Ok(());
+    }
+    Err(fail(&format!("this is a plan of fleet {}, and the directory holds fleet {fleet}", saved.fleet)))
+}
+
 /// A saved plan is carried out only if what would be done now is no more than what it says.
 fn still_holds(saved: &Saved, made: &Plan, session: &Session) -> Result<(), u8> {
-    let fleet = &session.fleet.name.value;
-    if saved.fleet != *fleet {
-        return Err(fail(&format!("this is a plan of fleet {}, and the directory holds fleet {fleet}", saved.fleet)));
-    }
     let Err(beyond) = made.effects.within(&saved.effects) else { return Ok(()) };
     let lines = plan::excesses(&beyond);
     let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
@@ -172,7 +194,9 @@ pub fn consent(
     page: &dyn Fn() -> String,
 ) -> Result<Option<Approval>, u8> {
     if let Some(named) = word.approved {
-        return approved(named, input, made).map(Some);
+        let approval = approved(named, input, made)?;
+        has_something_left(&approval, input, made, word)?;
+        return Ok(Some(approval));
     }
     // A yes is a yes to what is about to be done; more removal than the fleet's limit is approved by name.
     let this = || Approval { plan: made.id.as_str().into(), effects: made.effects_but_for_approval() };
@@ -205,25 +229,46 @@ fn declined() -> u8 {
 fn approved(named: &str, input: &PlanInput, made: &Plan) -> Result<Approval, u8> {
     let path = Path::new(named);
     if path.is_file() {
-        return load(path).map(Approval::from);
+        let saved = load(path)?;
+        same_fleet(&saved, &input.target.standing.fleet)?;
+        return Ok(saved.into());
     }
     let digest = named.strip_prefix("sha256:").unwrap_or(named);
     let is_digest = digest.len() >= 8 && digest.chars().all(|c| c.is_ascii_hexdigit());
     if !is_digest {
         return Err(fail(&format!("`{named}` is neither a file nor a digest: write one of the two")));
     }
-    if made.digest.as_str().starts_with(digest) {
-        return Ok(Approval { plan: made.id.as_str().into(), effects: made.effects.clone() });
-    }
     let known = input.ledger.head.approvals.iter();
-    let known = known.filter(|(_, opened)| opened.effects.as_str().starts_with(digest) && !opened.left.is_empty());
-    match known.max_by_key(|(_, opened)| opened.at) {
+    let known = known.filter(|(_, opened)| opened.effects.as_str().starts_with(digest));
+    // One that has something left goes on, and of those the newest.
+    match known.max_by_key(|(plan, opened)| (!apply::is_used_up(&input.ledger.head, plan), opened.at)) {
         Some((plan, opened)) => Ok(Approval { plan: plan.clone(), effects: opened.left.clone() }),
+        None if made.digest.as_str().starts_with(digest) => {
+            Ok(Approval { plan: made.id.as_str().into(), effects: made.effects.clone() })
+        }
         None => Err(fail(&format!(
             "`{named}` is not the digest of what would be done now, which is {}, and no approval that was given before",
             made.digest
         ))),
     }
+}
+
+/// A word is used once: what it was given for is done, and the same on another day takes another word.
+fn has_something_left(approval: &Approval, input: &PlanInput, made: &Plan, word: &Word<'_>) -> Result<(), u8> {
+    let head = &input.ledger.head;
+    let opened = head.approvals.get(&approval.plan).filter(|_| apply::is_used_up(head, &approval.plan));
+    let waits = |held: &planning::Held| matches!(held.waiting_on, WaitingOn::Approval { .. });
+    let asks = made.steps.iter().any(|step| planning::asks(input, step)) || made.held.iter().any(waits);
+    let Some(opened) = opened.filter(|_| asks) else { return Ok(()) };
+    let command = &word.command;
+    let anew = word.save.as_ref().map_or(String::new(), |save| {
+        format!("\nto look at it and approve exactly that:  {save} --out FILE, and {command} FILE")
+    });
+    Err(fail(&format!(
+        "this approval is used up: {}, and what it was for is done. The same once more takes another word.\n\
+         to approve whatever the plan says now:   {command} --yes{anew}",
+        plan::given(input, opened)
+    )))
 }
 
 /// Writes the approval down, so that every step can spend its part of it.
@@ -252,13 +297,16 @@ fn rounds(
     let mut idle = 0;
     let mut before: Vec<StepId> = Vec::new();
     loop {
-        let input = session.input(options)?;
+        let Some(input) = session.input_unless(options, stop)? else { return Ok(End::Stopped) };
         let (made, audited) = judged(&input)?;
         if made.steps.is_empty() {
             match soon(&made, input.now).filter(|_| until_converged && !stop.is_asked()) {
                 // A reservation that is not listed yet, an instance that is believed lost in five minutes.
                 Some(at) => {
-                    block_on(session.world().clock.sleep_until(at));
+                    block_on(stop.sleep(session.world().clock, at));
+                    if stop.is_asked() {
+                        return Ok(End::Stopped);
+                    }
                     continue;
                 }
                 None => return Ok(End::Settled(Box::new(made))),
@@ -322,7 +370,7 @@ fn told(end: &End, session: &Session, options: &Options, common: &Common) -> Res
     Ok(match end {
         End::Settled(made) => settled(made, session, common),
         End::Stopped => {
-            talk("Stopped. The next run goes on from here.");
+            talk(STOPPED);
             left(session, common, CHANGES)
         }
         End::Once(report) => {
@@ -360,7 +408,7 @@ fn left(session: &Session, common: &Common, code: u8) -> u8 {
             code
         }
         Ok(found) => {
-            print(&format!("Fleet {} is {}.", found.fleet, sentence(&found)));
+            print(&format!("Fleet {} is {}.", found.fleet, sentence(&found, &session.directory)));
             if !found.held.is_empty() {
                 talk(&format!("what it waits for: {}", plan::command("status", &session.directory)));
             }

@@ -36,7 +36,9 @@ impl std::fmt::Debug for Bars<'_> {
 
 impl<'a> Bars<'a> {
     pub fn new(plan: &'a Plan, zone: TimeZone) -> Self {
+        // Where nothing can be drawn over, as with TERM=dumb, bars would be nothing at all.
         let terminal = std::io::stderr().is_terminal().then(|| Terminal::new(plan.steps.len()));
+        let terminal = terminal.filter(|terminal| !terminal.all.is_hidden());
         Self { plan, zone, progress: Progress::of(plan), terminal }
     }
 

@@ -110,7 +110,7 @@ fn drain(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
         return Ok(super::plan::exit_code(&made));
     }
     let again = format!("tidewright drain {}{}", arguments.node, dir_flag(&session.directory));
-    let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command: again };
+    let word = Word { yes: arguments.yes, approved: arguments.approved.as_deref(), command: again, save: None };
     let approval = apply::consent(&word, common, &input, &made, &|| page.clone())?;
     session.remember(&change)?;
     if let Some(approval) = &approval {
@@ -159,7 +159,7 @@ fn rounds(
 ) -> Result<End, u8> {
     let (mut idle, mut said) = (0, None);
     loop {
-        let input = session.input(options)?;
+        let Some(input) = session.input_unless(options, stop)? else { return Ok(End::Stopped) };
         let (made, audited) = judged(&input)?;
         if made.steps.is_empty() && made.held.is_empty() {
             return Ok(End::Empty);
@@ -174,7 +174,10 @@ fn rounds(
                 talk(&format!("waits: {waits}"));
                 said = Some(waits);
             }
-            block_on(session.world().clock.sleep_until(next));
+            block_on(stop.sleep(session.world().clock, next));
+            if stop.is_asked() {
+                return Ok(End::Stopped);
+            }
             continue;
         }
         let report = apply::walk(session, &input, &made, &audited, approval, stop)?;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ERROR, fail, talk};
+use crate::apply::StopSignal;
 use crate::audit::{Audited, audit};
 use crate::effect::{Head, Ledger, LedgerChange, Part};
 use crate::fleet::config::{AwsCloud, Cloud, Kubernetes};
@@ -70,12 +71,13 @@ pub fn state_file(directory: &Path) -> PathBuf {
     directory.join(".tidewright").join("sim.json")
 }
 
-/// What time it is in the simulator that a fleet lives in, once it has begun.
-pub fn simulated_now(directory: &Path, loaded: &Loaded) -> Option<Timestamp> {
+/// What time it is in the simulator that a fleet lives in, once it has begun; a world that cannot be read is said.
+pub fn simulated_now(directory: &Path, loaded: &Loaded) -> Result<Option<Timestamp>, u8> {
     let state = state_file(directory);
     let is_simulated = loaded.kubernetes().is_some_and(|cluster| matches!(cluster, Kubernetes::Sim(_)));
     let begun = is_simulated && state.is_file();
-    begun.then(|| Sim::peek(&state, Timestamp::UNIX_EPOCH).map(|sim| sim.now()).ok()).flatten()
+    let now = begun.then(|| Sim::peek(&state, Timestamp::UNIX_EPOCH).map(|sim| sim.now())).transpose();
+    now.map_err(|error| fail(&error.to_string()))
 }
 
 impl Session {
@@ -173,10 +175,20 @@ impl Session {
 
     /// Everything that a plan of this moment depends on.
     pub fn input(&self, options: &Options) -> Result<PlanInput, u8> {
-        let options =
-            Options { revision: options.revision.clone().or_else(|| self.revision.clone()), ..options.clone() };
+        let options = self.revised(options);
         let input = block_on(round::input(&self.fleet, &self.uid, self.world(), &options));
         input.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+    }
+
+    /// The same; none if a person wants it to end now.
+    pub fn input_unless(&self, options: &Options, stop: &StopSignal) -> Result<Option<PlanInput>, u8> {
+        let options = self.revised(options);
+        let input = stop.unless_urgent(round::input(&self.fleet, &self.uid, self.world(), &options));
+        block_on(input).transpose().map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+    }
+
+    fn revised(&self, options: &Options) -> Options {
+        Options { revision: options.revision.clone().or_else(|| self.revision.clone()), ..options.clone() }
     }
 
     /// Writes down what somebody decided.

@@ -70,7 +70,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     let loaded = load::load(&arguments.directory.directory);
     // A fleet whose head is wrong has no zone; what is wrong with it is said below.
     let zone = loaded.time_zone().cloned().unwrap_or_else(ZoneName::utc);
-    let simulated = simulated_now(&arguments.directory.directory, &loaded).filter(|_| arguments.at == When::Now);
+    let simulated = match arguments.at {
+        When::Now => simulated_now(&arguments.directory.directory, &loaded),
+        _ => Ok(None),
+    };
+    let simulated = match simulated {
+        Ok(simulated) => simulated,
+        Err(code) => return code,
+    };
     let at = match simulated.map_or_else(|| arguments.at.resolve(&zone), |at| Ok(Resolved { at, note: None })) {
         Ok(Resolved { at, note }) => {
             note.iter().for_each(|note| talk(note));

@@ -1,5 +1,7 @@
 //! The changes that are made to our memory: each is one thing that somebody decided or found out.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -122,6 +124,10 @@ pub enum LedgerChange {
         digest: Digest,
         purpose: String,
         effects: Effects,
+    },
+    /// What it was taken for is done. Whoever wants the same once more takes it anew.
+    Done {
+        purposes: BTreeMap<Digest, BTreeSet<String>>,
     },
     Freeze(Freeze),
     Thaw(Scope),

@@ -33,8 +33,8 @@ pub struct Head {
     /// What is left of each approval that was opened, by the plan that it was given for. One that is used up stays,
     /// empty, and never opens again; the same change asked for another day is another plan.
     pub approvals: BTreeMap<Digest, Opened>,
-    /// What was taken out of each approval, by what it was taken for: taking it again takes nothing, so a crash between
-    /// the record and the effect costs no approval.
+    /// What was taken out of each approval and is not known to be done, by what it was taken for: taking it again takes
+    /// nothing, so a crash between the record and the effect costs no approval.
     #[serde(default)]
     pub spent: BTreeMap<Digest, BTreeSet<String>>,
     pub purchases: Vec<Purchase>,
@@ -368,6 +368,14 @@ impl Ledger {
                 {
                     opened.left.add(effects);
                 }
+            }
+            LedgerChange::Done { purposes } => {
+                for (digest, done) in purposes {
+                    if let Some(spent) = self.head.spent.get_mut(digest) {
+                        spent.retain(|purpose| !done.contains(purpose));
+                    }
+                }
+                self.head.spent.retain(|_, spent| !spent.is_empty());
             }
             LedgerChange::Freeze(freeze) => {
                 self.head.frozen.retain(|known| known.scope != freeze.scope);

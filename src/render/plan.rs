@@ -25,9 +25,10 @@ pub use words::{command, count, dir_flag};
 use jiff::tz::TimeZone;
 
 use self::words::Words;
-use crate::effect::{Action, Excess, Freeze};
+use super::tide::clock::near;
+use crate::effect::{Action, Excess, Freeze, Opened};
 use crate::plan::{Consent, Held, Plan, PlanInput, Reason, WaitingOn, approved_before};
-use crate::status::Tally;
+use crate::status::{Tally, hands_off};
 
 /// A plan with what it was made from.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +84,13 @@ pub fn excesses(beyond: &[Excess]) -> Vec<String> {
 /// Why a step is there, in words.
 pub fn reason(input: &PlanInput, directory: &str, reason: &Reason) -> String {
     let zone = input.target.standing.time_zone.zone();
-    Words { now: input.now, zone, directory, plan: None }.reason(reason)
+    Words { now: input.now, zone, directory, plan: None, hands_off: Vec::new() }.reason(reason)
+}
+
+/// "ana gave it at 14:02"
+pub fn given(input: &PlanInput, opened: &Opened) -> String {
+    let at = near(opened.at, input.now, &input.target.standing.time_zone.zone());
+    format!("{} gave it at {at}", words::clean(&opened.by))
 }
 
 /// Everything that a plan waits on, in one line.
@@ -121,7 +128,8 @@ impl Shown<'_> {
     }
 
     fn words(&self) -> Words<'_> {
-        Words { now: self.input.now, zone: self.zone(), directory: self.directory, plan: Some(self.plan) }
+        let (now, directory, hands_off) = (self.input.now, self.directory, hands_off(self.input));
+        Words { now, zone: self.zone(), directory, plan: Some(self.plan), hands_off }
     }
 
     /// Whose word it needs.

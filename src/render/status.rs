@@ -22,7 +22,8 @@ const LINES: usize = 8;
 
 /// One screen. Ends with a line break.
 pub fn human(status: &Status, directory: &str, colour: bool) -> String {
-    let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None };
+    let hands_off = status.hands_off.clone();
+    let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None, hands_off };
     let page = Page { status, ink: Ink(colour), words };
     let parts = [
         Some(page.head()),
@@ -39,7 +40,7 @@ pub fn human(status: &Status, directory: &str, colour: bool) -> String {
 }
 
 /// The verdict in one sentence, without colour.
-pub fn sentence(status: &Status) -> String {
+pub fn sentence(status: &Status, directory: &str) -> String {
     let held = u32::try_from(status.held.len()).unwrap_or(u32::MAX);
     let waits = if held == 0 { String::new() } else { format!("; {} held", count(held, "wanted change")) };
     match status.verdict {
@@ -48,7 +49,8 @@ pub fn sentence(status: &Status) -> String {
             let steps = count(u32::try_from(status.steps).unwrap_or(u32::MAX), "step");
             let how = status.approved.as_ref().map_or(String::new(), |approved| {
                 let digest = short(approved.as_str());
-                format!(" (`tidewright apply --approved {digest}` goes on with what was approved before)")
+                let apply = words::command("apply", directory);
+                format!(" (`{apply} --approved {digest}` goes on with what was approved before)")
             });
             match u32::try_from(status.unapproved).unwrap_or(u32::MAX) {
                 0 => format!("not yet as git says: {steps} can be done now{waits}"),
@@ -115,7 +117,7 @@ impl Page<'_> {
             Verdict::Blocked | Verdict::Frozen => RED,
         };
         let verdict = self.ink.paint(style, verdict_name(status.verdict));
-        format!("{title}\n{verdict}: {}", sentence(status))
+        format!("{title}\n{verdict}: {}", sentence(status, self.words.directory))
     }
 
     fn pools(&self) -> Option<String> {
@@ -133,7 +135,7 @@ impl Page<'_> {
                 pool.instance_type.clone(),
                 pool.wanted.to_string(),
                 pool.ready.to_string(),
-                pool.draining.to_string(),
+                (pool.draining + pool.leaving).to_string(),
                 (pool.closed + pool.cordoned).to_string(),
                 pool.launching.to_string(),
                 (pool.missing + pool.unready).to_string(),
@@ -288,10 +290,11 @@ impl Page<'_> {
             lines.push(self.ink.paint(DIM, &command));
         }
         lines.extend(more(status.drains.len(), "drained"));
-        if !status.hands_off.is_empty() {
-            let nodes: Vec<String> = status.hands_off.iter().map(|node| node.to_string()).collect();
-            lines.push(format!("Hands off: {}", list(&nodes, LINES)));
+        for (node, why) in status.hands_off.iter().take(LINES) {
+            lines.push(format!("Hands off: {node}{}", words::off_because(why)));
+            lines.push(self.ink.paint(DIM, &format!("  to take that back: {}", words::hands_on(node))));
         }
+        lines.extend(more(status.hands_off.len(), "with hands off"));
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 

@@ -56,6 +56,7 @@ fn pool(
         unready: 0,
         missing: 0,
         surplus: 0,
+        leaving: 0,
         spares,
         layouts: BTreeMap::new(),
     };
@@ -70,7 +71,9 @@ fn pool(
     for index in (0..target.nodes).chain(beyond) {
         let slot = slots.and_then(|slots| slots.get(&index)).unwrap_or(&none);
         if seats.part(target, index).is_none() {
+            let is_marked = |(_, node): (&NodeName, &NodeSeen)| node.annotation(CORDON).is_some();
             status.surplus += u32::from(is_there(input, slot, by_instance));
+            status.leaving += u32::from(node_of(input, slot, by_instance).is_some_and(is_marked));
         } else {
             let node = node_of(input, slot, by_instance);
             *match state(input, slot, node, busy) {

@@ -9,7 +9,7 @@ use rust_decimal::Decimal;
 
 use super::{pools, quotas};
 use crate::effect::marks::HANDS_OFF;
-use crate::effect::{DrainOrder, Freeze, Outcome, Quarantine, Recall};
+use crate::effect::{DrainOrder, Freeze, Outcome, Quarantine, Recall, Thing};
 use crate::fleet::Change;
 use crate::fleet::quota::{Amount, Supply};
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
@@ -22,7 +22,7 @@ use crate::ids::{
 use crate::observed::{Gap, ReservationState};
 use crate::plan::harm::Harm;
 use crate::plan::unmet::{Unmet, unmet};
-use crate::plan::{Held, Plan, PlanInput, approved_before, asks, frozen_by_document};
+use crate::plan::{Held, Plan, PlanInput, WaitingOn, approved_before, asks, frozen_by_document};
 use crate::units::{Ratio, Usd, ZoneName};
 
 /// Everything that one screen says about a fleet.
@@ -50,8 +50,8 @@ pub struct Status {
     pub freezes: Vec<Freeze>,
     pub quarantines: Vec<(NodeName, Quarantine)>,
     pub drains: Vec<(NodeName, DrainOrder)>,
-    /// Nodes with a person's word on them: nothing is done to them.
-    pub hands_off: Vec<NodeName>,
+    /// Nodes with a person's word on them: nothing is done to them. With what the person wrote.
+    pub hands_off: Vec<(NodeName, String)>,
     pub held: Vec<Held>,
     pub gaps: Vec<Gap>,
 }
@@ -91,6 +91,8 @@ pub struct PoolStatus {
     pub missing: u32,
     /// Beyond what is wanted.
     pub surplus: u32,
+    /// Those of them that are marked by us, and closed: they are on their way out.
+    pub leaving: u32,
     pub spares: u32,
     pub layouts: BTreeMap<LayoutName, LayoutCount>,
 }
@@ -219,7 +221,7 @@ impl PoolStatus {
 }
 
 fn verdict(status: &Status) -> Verdict {
-    let coming = status.pools.iter().any(|pool| pool.launching > 0);
+    let coming = status.pools.iter().any(|pool| pool.launching > stopped(status, &pool.pool));
     let short = status.pools.iter().any(|pool| pool.missing + pool.unready + pool.surplus + pool.uncut() > 0);
     match () {
         () if status.stopped_by().is_some() => Verdict::Frozen,
@@ -228,6 +230,13 @@ fn verdict(status: &Status) -> Verdict {
         () if !status.held.is_empty() || short || !status.gaps.is_empty() => Verdict::Blocked,
         () => Verdict::Converged,
     }
+}
+
+/// How much of a pool somebody keeps from going on: what starts there does not come into service by itself.
+fn stopped(status: &Status, pool: &PoolName) -> u32 {
+    let stops = |held: &&Held| matches!(held.waiting_on, WaitingOn::Frozen(_) | WaitingOn::HandsOff(_));
+    let held = status.held.iter().filter(|held| held.what == Thing::Pool(pool.clone())).filter(stops);
+    u32::try_from(held.count()).unwrap_or(u32::MAX)
 }
 
 fn reservation(input: &PlanInput, name: &ReservationName, spec: &ReservationSpec) -> ReservationStatus {
@@ -289,9 +298,10 @@ fn tide(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideN
     TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed, gone, cut_short }
 }
 
-fn hands_off(input: &PlanInput) -> Vec<NodeName> {
+/// The nodes that carry a person's word, with the word.
+pub fn hands_off(input: &PlanInput) -> Vec<(NodeName, String)> {
     let nodes = input.observed.cluster.nodes.seen().iter();
-    nodes.filter(|(_, node)| node.annotation(HANDS_OFF).is_some()).map(|(name, _)| name.clone()).collect()
+    nodes.filter_map(|(name, node)| Some((name.clone(), node.annotation(HANDS_OFF)?.to_string()))).collect()
 }
 
 fn distinct(gaps: Vec<&Gap>) -> Vec<Gap> {

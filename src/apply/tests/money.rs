@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fake::{Fake, Fault, run_both, run_for};
 use super::*;
-use crate::apply::{Opening, open_approval};
+use crate::apply::{Opening, is_used_up, open_approval};
 use crate::provider::Class;
 
 /// Approves this many launches of the pool.
@@ -72,12 +72,16 @@ fn a_cut_that_is_ordered_again_is_paid_for_once() {
         let laid_out =
             crate::effect::LaidOut { labels: BTreeMap::new(), allocatable: BTreeMap::new(), absent: Vec::new() };
         let cut = ClusterAction::Cut { node: "a".into(), laid_out, flip, over: BTreeMap::new() };
-        asked(step("cut", Action::Cluster(cut)), Verb::Cut)
+        asked(step("cut:train/0@1", Action::Cluster(cut)), Verb::Cut)
     };
     for flip in [false, true] {
         let ran = approved(&world, vec![cut(flip)], &effects.digest());
-        assert_eq!(*ran.last("cut"), EventKind::Succeeded, "{:?}", world.log());
+        assert_eq!(*ran.last("cut:train/0@1"), EventKind::Succeeded, "{:?}", world.log());
+        // Whoever comes next only waits for it, and it comes to nothing.
+        go(&world, vec![wait("laid-out:train/0@1", Fact::After(world.now()))]);
     }
+    assert!(go(&world, vec![launch(1, 1)]).report.is_done(), "it is cut, and nothing is wanted of it any more");
+    assert_eq!(approved(&world, vec![cut(false)], &effects.digest()).report.not_approved.len(), 1);
 }
 
 #[test]
@@ -188,6 +192,92 @@ fn another_change_of_the_same_object_is_another_purpose() {
     assert_eq!(ran.report.not_approved.len(), 1);
     let ran = go(&world, vec![apply(1)]);
     assert_eq!(ran.report.not_approved.len(), 1, "what one approval paid, another does not get for nothing");
+}
+
+fn queue(value: u32) -> Step {
+    let key = crate::observed::ObjectKey::cluster(crate::observed::ObjectKind::ClusterQueue, "vision");
+    let object = Object::new(key, serde_json::json!({ "spec": value }));
+    asked(step("apply:vision", Action::Cluster(ClusterAction::Apply(object))), Verb::Apply)
+}
+
+#[test]
+fn what_was_paid_and_done_is_paid_for_anew_when_it_is_asked_for_again() {
+    let world = Fake::new();
+    let effects = queue(1).effects;
+    run(open_approval(world.world(), &effects.digest(), &effects, "ada")).unwrap();
+    assert!(approved(&world, vec![queue(1)], &effects.digest()).report.is_done());
+    let ran = approved(&world, vec![queue(1)], &effects.digest());
+    assert_eq!(why(&ran, "apply:vision"), "apply pool/train 1 where 0 is left of the approval");
+}
+
+/// A crash after the effect leaves it paid and not known as done. The next plan that does not want it knows.
+#[test]
+fn what_was_paid_and_is_wanted_no_more_is_done() {
+    for polls in 0.. {
+        let world = Fake::new();
+        let effects = queue(1).effects;
+        run(open_approval(world.world(), &effects.digest(), &effects, "ada")).unwrap();
+        let (now, once, stop) = (input(&world), plan(vec![queue(1)]), StopSignal::default());
+        let (patience, mut tell) = (patience(&stop), |_| {});
+        let digest = effects.digest();
+        let done = run_for(polls, apply(&once, &now, Some(&digest), world.world(), &patience, &mut tell)).is_some();
+        let written = world.count("Apply") == 1;
+        if !written {
+            assert!(!is_used_up(&world.memory().head, &digest), "{polls}");
+            // Paid or not, it needs no second word.
+            assert!(approved(&world, vec![queue(1)], &effects.digest()).report.is_done(), "{polls}");
+        }
+        assert!(go(&world, vec![launch(0, 1)]).report.is_done());
+        assert!(is_used_up(&world.memory().head, &digest), "{polls}");
+        let ran = approved(&world, vec![queue(1)], &effects.digest());
+        assert_eq!(ran.report.not_approved.len(), 1, "{polls}: {:#?}", world.log());
+        if done {
+            break;
+        }
+    }
+}
+
+/// A removal: the node is closed, and then it goes, which is what asks.
+fn removal(node: &str, index: u32) -> Vec<Step> {
+    let begin = Step { consent: Consent::Asked, ..cordon(node) };
+    let go = after(asked_launch(index, 1), &[&format!("cordon:{node}")]);
+    vec![begin, go]
+}
+
+#[test]
+fn nothing_is_prepared_for_which_nothing_is_left_beside_what_others_prepared() {
+    let world = Fake::new();
+    ["a", "b", "c"].iter().for_each(|name| world.node(name, |_| {}));
+    let digest = approve(&world, 2);
+    let all = [removal("a", 0), removal("b", 1), removal("c", 2)].concat();
+    let ran = approved(&world, all, &digest);
+    assert_eq!(why(&ran, "cordon:c"), "launch pool/train 3 where 2 is left of the approval");
+    assert_eq!((world.count("cordon"), world.live().len()), (2, 2), "{:?}", world.log());
+}
+
+#[test]
+fn what_was_prepared_before_goes_before_what_is_not() {
+    let world = Fake::new();
+    ["a", "b"].iter().for_each(|name| world.node(name, |_| {}));
+    let digest = approve(&world, 1);
+    // The cordon of the second is there already.
+    let ran = approved(&world, [removal("a", 0), vec![asked_launch(1, 1)]].concat(), &digest);
+    assert_eq!(*ran.last("launch:train/1@1"), EventKind::Succeeded);
+    assert_eq!(why(&ran, "cordon:a"), "launch pool/train 2 where 1 is left of the approval");
+    assert_eq!(world.count("cordon"), 0);
+}
+
+#[test]
+fn what_comes_to_nothing_leaves_its_part_to_others() {
+    let world = Fake::new();
+    ["a", "b"].iter().for_each(|name| world.node(name, |_| {}));
+    let digest = approve(&world, 1);
+    world.refuse("cordon a", Class::Denied);
+    let second = after(removal("b", 1).remove(0), &["late"]);
+    let late = wait("late", Fact::After(world.now() + secs(60)));
+    let all = [removal("a", 0), vec![late, second], removal("b", 1).split_off(1)].concat();
+    let ran = approved(&world, all, &digest);
+    assert_eq!(*ran.last("launch:train/1@1"), EventKind::Succeeded, "{:?}", world.log());
 }
 
 fn buy(offering: &str, extends: Option<&str>) -> Step {

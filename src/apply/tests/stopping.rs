@@ -215,6 +215,27 @@ fn stop_wakes_whoever_sleeps() {
     assert_eq!((report.stopped, report.waiting.len()), (true, 1));
 }
 
+/// What somebody waits for between two walks.
+#[test]
+fn stop_ends_a_sleep_between_two_rounds_and_twice_a_read() {
+    let world = Fake::new();
+    world.0.borrow_mut().endless = true;
+    let (stop, bell) = (StopSignal::default(), Arc::new(Bell::default()));
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut sleep = pin!(stop.sleep(world.world().clock, world.now() + secs(1800)));
+    let mut read = pin!(stop.unless_urgent(std::future::pending::<()>()));
+    assert!((0..50).all(|_| sleep.as_mut().poll(&mut context).is_pending()), "it sleeps");
+    stop.press();
+    assert!(bell.0.swap(false, Ordering::SeqCst), "whoever runs it is told to look");
+    assert!(sleep.as_mut().poll(&mut context).is_ready());
+    assert!(read.as_mut().poll(&mut context).is_pending(), "what is under way is finished");
+    stop.press();
+    assert!(bell.0.load(Ordering::SeqCst));
+    assert_eq!(read.as_mut().poll(&mut context), Poll::Ready(None));
+    assert_eq!(super::run(StopSignal::default().unless_urgent(async { 7 })), Some(7));
+}
+
 #[test]
 fn stop_before_the_first_step_does_nothing() {
     let world = Fake::new();

@@ -217,7 +217,10 @@ fn an_approval_is_opened_once_and_spent() {
     ledger.change(&spend("train/2"));
     ledger.change(&LedgerChange::Refund { digest: digest(), purpose: purpose("train/2"), effects: effects(1) });
     assert_eq!(ledger.head.approvals[&digest()].left, effects(1), "what came to nothing is given back");
-    ledger.change(&spend("train/2"));
+    let purposes = [(digest(), [purpose("train/1")].into())].into();
+    ledger.change(&LedgerChange::Done { purposes });
+    assert_eq!(ledger.head.spent.get(&digest()), None, "what is done is struck out");
+    ledger.change(&spend("train/1"));
     ledger.change(&open);
     assert!(ledger.head.approvals[&digest()].left.is_empty(), "used up, it never opens again");
 }

@@ -1,7 +1,7 @@
 //! For a person: what is disturbed, then what is held, then what comes; the totals and the next command last.
 
 use super::group::{Group, Kind, groups, longest};
-use super::words::{self, clean, count, gpu_hours, is_zero, list, money, money_change, range, short};
+use super::words::{self, MOST_OFF, clean, count, gpu_hours, is_zero, list, money, money_change, range, short};
 use super::{Look, Shown, Verdict, stands, verdict};
 use crate::effect::{Action, CloudAction, ClusterAction, Thing};
 use crate::ids::StepId;
@@ -86,7 +86,14 @@ impl Page<'_> {
             let line = format!("{what} is {}", self.words.freeze(&freeze));
             format!("\n{}\n  to lift it: {}", self.ink.paint(YELLOW, &line), self.words.thaw(&freeze))
         });
-        format!("{}\n{verdict}{}", self.ink.paint(BOLD, &title), freezes.collect::<String>())
+        let off = self.words.hands_off.iter().take(MOST_OFF).map(|(node, why)| {
+            let line = self.ink.paint(YELLOW, &words::hands_off(node, why));
+            format!("\n{line}\n  to take that back: {}", words::hands_on(node))
+        });
+        let more = self.words.hands_off.len().saturating_sub(MOST_OFF);
+        let more = if more > 0 { format!("\nand {more} more nodes with hands-off") } else { String::new() };
+        let stops: String = freezes.chain(off).chain([more]).collect();
+        format!("{}\n{verdict}{stops}", self.ink.paint(BOLD, &title))
     }
 
     fn heading(&self, text: &str) -> String {

@@ -17,7 +17,7 @@ use crate::render::progress::action;
 use crate::units::Usd;
 
 /// The second number grows when fields are added, the first when one changes its meaning or goes away.
-const FORMAT_VERSION: &str = "1.1";
+const FORMAT_VERSION: &str = "1.2";
 
 /// What would be done to a fleet now, what is held, and what comes.
 #[derive(Serialize, JsonSchema)]
@@ -45,6 +45,8 @@ struct Report {
     verdict: Verdict,
     /// What a person stopped.
     frozen: Vec<Frozen>,
+    /// Nodes with the annotation `tidewright.dev/hands-off`, with what is written there: nothing is done to them.
+    hands_off: BTreeMap<String, String>,
     /// The changes as people think of them, the riskiest first. Scan `actions` for what you care about.
     changes: Vec<Change>,
     /// Every step, in an order in which they can be done.
@@ -385,6 +387,7 @@ pub fn json(shown: &Shown<'_>) -> String {
             super::Verdict::Blocked => Verdict::Blocked,
         },
         frozen: shown.freezes().map(frozen).collect(),
+        hands_off: words.hands_off.iter().map(|(node, why)| (node.to_string(), why.clone())).collect(),
         changes: groups(shown).iter().map(change).collect(),
         steps: plan.steps.iter().map(|one| step(one, &words)).collect(),
         held: plan.held.iter().map(|one| held(one, &words)).collect(),

@@ -6,7 +6,7 @@
 
 use super::group::{Group, Kind, groups, longest};
 use super::human::{contents, cost, counts, harm, on, price, size, totals};
-use super::words::{self, range, short};
+use super::words::{self, MOST_OFF, range, short};
 use super::{Shown, Verdict, stands, verdict};
 use crate::plan::{Disruption, Step};
 use crate::render::progress;
@@ -104,7 +104,11 @@ impl Page<'_> {
             let (scope, why) = (words::scope(&freeze.scope), cell(&self.words.freeze(&freeze)));
             format!("\n\n> ⚠ {} is {why}; to lift it: {}", cell(&scope), code(&self.words.thaw(&freeze)))
         });
-        let freezes: String = freezes.collect();
+        let off = self.words.hands_off.iter().take(MOST_OFF).map(|(node, why)| {
+            let (line, back) = (cell(&words::hands_off(node, why)), code(&words::hands_on(node)));
+            format!("\n\n> ⚠ {line}; to take that back: {back}")
+        });
+        let freezes: String = freezes.chain(off).collect();
         format!(
             "{marker}\n### Tidewright: {}\n\n{verdict}{freezes}\n\nPlan {plan_id}{revision}, {when} ({})",
             cell(standing.fleet.as_str()),

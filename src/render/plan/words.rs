@@ -9,7 +9,7 @@ use rust_decimal::Decimal;
 use super::super::tide::clock::near;
 use crate::effect::{Amount, Counts, Excess, Freeze, Scope};
 use crate::fleet::policy::Remedy;
-use crate::ids::PoolName;
+use crate::ids::{NodeName, PoolName};
 use crate::observed::{NoticeKind, ObjectKey};
 use crate::plan::{Disruption, GangHit, Held, Plan, PlanInput, Reason, WaitingOn};
 use crate::units::Usd;
@@ -22,6 +22,8 @@ pub struct Words<'a> {
     pub directory: &'a str,
     /// Where steps are looked up that something waits on.
     pub plan: Option<&'a Plan>,
+    /// The nodes that carry `hands-off`, with what the person wrote.
+    pub hands_off: Vec<(NodeName, String)>,
 }
 
 /// Things that are wanted and wait on the same, told once.
@@ -174,10 +176,10 @@ impl Words<'_> {
                 format!("{} --approved {}", command("apply", self.directory), short(digest.as_str())),
             ),
             WaitingOn::Frozen(freeze) => with(self.freeze(freeze), self.thaw(freeze)),
-            WaitingOn::HandsOff(node) => with(
-                format!("node {node} carries tidewright.dev/hands-off"),
-                format!("kubectl annotate node {} tidewright.dev/hands-off-", quoted(node.as_str())),
-            ),
+            WaitingOn::HandsOff(node) => {
+                let said = self.hands_off.iter().find(|(name, _)| name == node);
+                with(hands_off(node, said.map_or("", |(_, why)| why)), hands_on(node))
+            }
             WaitingOn::OtherOwner { object, patch } => Wait {
                 on: format!("{} belongs to another tool", object.words()),
                 remedy: Some("make this change there:".into()),
@@ -242,6 +244,25 @@ impl Words<'_> {
     fn at_or_now(&self, at: Timestamp) -> String {
         if at <= self.now { "now".into() } else { format!("at {}", self.near(at)) }
     }
+}
+
+/// How many nodes with hands-off are told at the head of a page.
+pub const MOST_OFF: usize = 8;
+
+/// "node train-1 carries tidewright.dev/hands-off: a person looks at its fan"
+pub fn hands_off(node: &NodeName, why: &str) -> String {
+    format!("node {node} carries tidewright.dev/hands-off{}", off_because(why))
+}
+
+/// ": a person looks at its fan"; some write only that it is so.
+pub fn off_because(why: &str) -> String {
+    let why = why.trim();
+    if ["", "true"].contains(&why) { String::new() } else { format!(": {}", clean(why)) }
+}
+
+/// What takes that back.
+pub fn hands_on(node: &NodeName) -> String {
+    format!("kubectl annotate node {} tidewright.dev/hands-off-", quoted(node.as_str()))
 }
 
 /// Who uses a budget up: a few by name.

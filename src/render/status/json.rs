@@ -14,7 +14,7 @@ use crate::fleet::tide;
 use crate::status::{self, Status};
 
 /// The second number grows when fields are added, the first when one changes its meaning or goes away.
-const FORMAT_VERSION: &str = "1.1";
+const FORMAT_VERSION: &str = "1.2";
 
 /// Whether a fleet is as git says, and what it waits for.
 #[derive(Serialize, JsonSchema)]
@@ -64,6 +64,8 @@ struct Report {
     drains: Vec<Drain>,
     /// Nodes with the annotation `tidewright.dev/hands-off`.
     hands_off: Vec<String>,
+    /// What is written there, by the node.
+    hands_off_why: BTreeMap<String, String>,
     /// What is wanted and not done now.
     held: Vec<Held>,
     /// What could not be read.
@@ -111,6 +113,8 @@ struct Pool {
     missing: u32,
     /// Beyond what is wanted.
     surplus: u32,
+    /// Those of them that are closed by us, on their way out.
+    leaving: u32,
     /// How many of the wanted are spares.
     spares: u32,
     /// Each layout by its name.
@@ -319,7 +323,13 @@ struct Gap {
 
 /// Ends with a line break.
 pub fn json(status: &Status, directory: &str) -> String {
-    let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None };
+    let words = Words {
+        now: status.at,
+        zone: status.time_zone.zone(),
+        directory,
+        plan: None,
+        hands_off: status.hands_off.clone(),
+    };
     let report = Report {
         format_version: FORMAT_VERSION,
         fleet: status.fleet.to_string(),
@@ -333,7 +343,7 @@ pub fn json(status: &Status, directory: &str) -> String {
             status::Verdict::Blocked => Verdict::Blocked,
             status::Verdict::Frozen => Verdict::Frozen,
         },
-        words: sentence(status),
+        words: sentence(status, directory),
         steps: status.steps,
         unapproved: status.unapproved,
         approved: status.approved.as_ref().map(ToString::to_string),
@@ -363,7 +373,8 @@ pub fn json(status: &Status, directory: &str) -> String {
                 reason: order.reason.clone(),
             })
             .collect(),
-        hands_off: status.hands_off.iter().map(|node| node.to_string()).collect(),
+        hands_off: status.hands_off.iter().map(|(node, _)| node.to_string()).collect(),
+        hands_off_why: status.hands_off.iter().map(|(node, why)| (node.to_string(), why.clone())).collect(),
         held: status.held.iter().map(|one| held(one, &words)).collect(),
         gaps: status.gaps.iter().map(|gap| Gap { what: gap.what.clone(), why: gap.why.clone() }).collect(),
     };
@@ -389,6 +400,7 @@ fn pool(pool: &status::PoolStatus) -> Pool {
         unready: pool.unready,
         missing: pool.missing,
         surplus: pool.surplus,
+        leaving: pool.leaving,
         spares: pool.spares,
         layouts: layouts.map(|(name, one)| (name.to_string(), Layout { wanted: one.wanted, cut: one.cut })).collect(),
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::*;
 use crate::effect::{Freeze, Quarantine, Scope};
 use crate::observed::{Gap, Read};
+use crate::render::plan;
 use crate::status::sample;
 
 #[test]
@@ -47,7 +48,7 @@ fn what_it_waits_for_is_told_with_what_to_do() {
     sample::cordon(&mut input, "train-0");
     sample::with_node(&mut input, "train-1", |node| node.ready = false);
     sample::with_node(&mut input, "train-2", |node| {
-        node.annotations.insert(crate::effect::marks::HANDS_OFF.into(), String::new());
+        node.annotations.insert(crate::effect::marks::HANDS_OFF.into(), "bo looks at its fan".into());
     });
     input.ledger.pools.get_mut("serve").unwrap().slots.get_mut(&2).unwrap().instance = None;
     let gap = Gap { what: "DescribeSpotPriceHistory".into(), why: "RequestLimitExceeded".into() };
@@ -80,7 +81,8 @@ fn what_it_waits_for_is_told_with_what_to_do() {
       to lift it: tidewright thaw node/train-3 --dir clusters/demo
     Quarantined: train-0, by bo at 23:00: ECC errors
       to return it: tidewright return train-0 --dir clusters/demo
-    Hands off: train-2
+    Hands off: train-2: bo looks at its fan
+      to take that back: kubectl annotate node train-2 tidewright.dev/hands-off-
 
     Waiting
       pool/train: replace 1 node
@@ -97,6 +99,35 @@ fn what_it_waits_for_is_told_with_what_to_do() {
     ");
     let painted = human(&status, "clusters/demo", true);
     assert_eq!(anstream::adapter::strip_str(&painted).to_string(), human(&status, "clusters/demo", false));
+}
+
+#[test]
+fn hands_off_says_why_wherever_somebody_looks() {
+    let mut input = sample::input();
+    for (name, why) in [("train-1", "bo looks at its fan"), ("train-2", "true")] {
+        sample::with_node(&mut input, name, |node| {
+            node.annotations.insert(crate::effect::marks::HANDS_OFF.into(), why.into());
+        });
+    }
+    let nothing = sample::empty_plan();
+    let shown = plan::Shown { input: &input, plan: &nothing, directory: "clusters/demo", is_now: true };
+    let said = "node train-1 carries tidewright.dev/hands-off: bo looks at its fan";
+    let page = plan::human(&shown, &plan::Look::default());
+    assert!(page.contains(&format!("No changes. The fleet is as the documents say.\n{said}\n")), "{page}");
+    assert!(page.contains("\nnode train-2 carries tidewright.dev/hands-off\n"), "{page}");
+    assert!(page.contains("kubectl annotate node train-1 tidewright.dev/hands-off-\n"), "{page}");
+    assert!(plan::markdown(&shown).contains("bo looks at its fan"));
+    let value: Value = serde_json::from_str(&plan::json(&shown)).unwrap();
+    assert_eq!(value["hands_off"]["train-1"], "bo looks at its fan");
+    let mut held = sample::plan(&input).held.remove(0);
+    held.waiting_on = crate::plan::WaitingOn::HandsOff("train-1".into());
+    let status = Status::of(&input, &crate::plan::Plan { held: vec![held], ..sample::empty_plan() });
+    let page = human(&status, "clusters/demo", false);
+    assert!(page.contains("\nHands off: train-1: bo looks at its fan\n"), "{page}");
+    assert!(page.contains(&format!("    waits: {said}")), "{page}");
+    let value: Value = serde_json::from_str(&json(&status, ".")).unwrap();
+    assert_eq!(value["hands_off"], serde_json::json!(["train-1", "train-2"]));
+    assert_eq!(value["hands_off_why"]["train-1"], "bo looks at its fan");
 }
 
 #[test]
