@@ -195,6 +195,7 @@ scripts! {
     spot_is_priced_in_its_zones
     stale_reads_move_nothing_backwards
     stillborn_node_is_replaced
+    three_pools_exchange_nodes_in_a_ring
     throttled_calls_are_repeated
     tide_lends_and_reclaims
     tier_is_ranked_anew
@@ -202,6 +203,7 @@ scripts! {
     two_blocks_take_two_offers
     two_budgets_on_a_pod
     two_operators
+    two_pools_exchange_many_nodes
     unmet_guarantee_says_who_has_it
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
