@@ -89,6 +89,7 @@ scripts! {
     fabric_change_disturbs_nobody
     fabric_chooses_existing_nodes
     fabric_gets_another_level
+    fabric_of_sixteen_levels
     finished_work_is_not_resumed
     first_fill
     flavor_swap_is_staged
