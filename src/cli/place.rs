@@ -132,10 +132,10 @@ fn gang(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site, 
     if !seats.iter().any(|seat| seat.open) {
         return Err(fail("no node with whole GPUs is in service yet: `tidewright apply` brings them"));
     }
-    let shape = pool.or_else(|| seats.iter().find(|seat| seat.open).map(|seat| seat.kind));
-    let shape = shape.and_then(|pool| input.target.standing.pools.get(site.pools.get(pool as usize)?));
-    let links = shape.map_or(Links::USUAL, |pool| links(&pool.shape));
-    let answer = ask(&site.tree, &seats, &asked, &links);
+    let answer = ask(&site.tree, &seats, &asked, |kind| {
+        let pool = site.pools.get(kind as usize).and_then(|name| input.target.standing.pools.get(name));
+        pool.map_or(Links::USUAL, |pool| links(&pool.shape))
+    });
     print(&match common.output {
         Output::Json => json(&fabric::gang_json(site, &asked, &answer, &work)),
         _ => fabric::gang(site, &asked, &answer, &work),

@@ -177,6 +177,7 @@ fn legend(shown: &Shown<'_>, width: u32) -> Drawn {
         gpus: 0,
         free: 0,
         work: Vec::new(),
+        pods: Vec::new(),
     };
     for (at, name) in shown.site.pools.iter().enumerate() {
         let pool = u32::try_from(at).unwrap_or(u32::MAX);
