@@ -169,6 +169,7 @@ scripts! {
     resend_into_a_hidden_reservation
     reservation_is_given_back_empty
     reservation_shrinks_under_its_nodes
+    reserved_places_come_before_offered_hosts
     retired_borrower_gives_back
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open

@@ -17,7 +17,12 @@ pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reas
     // A node whose way was begun has left nobody yet, to a reader.
     let shown: Vec<Option<u32>> =
         (0..now.len()).map(|at| if scene.is_in_play(at) { site.spots[at].pool } else { None }).collect();
-    let before = with_hosts(state.problem, &shown);
+    // Nor does anything stand in a reserved place that is sure to be used.
+    let mut was = state.problem.clone();
+    for (at, host) in was.hosts.iter_mut().enumerate().filter(|(at, _)| scene.is_told(*at)) {
+        (host.pool, host.free) = (None, scene.site.hosts[at].free);
+    }
+    let before = with_hosts(&was, &shown);
     let pools = (0..site.pools.len()).map(|at| pool(scene, at, &before, state, &reasons[at])).collect();
     Stands {
         levels: site.tree.levels.clone(),
