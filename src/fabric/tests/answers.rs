@@ -201,3 +201,17 @@ fn a_pool_that_moves_only_for_less_than_it_gains_stays() {
     let placed = place(&problem);
     assert_eq!((placed.score.moves, placed.score), (0, placed.stay));
 }
+
+#[test]
+fn of_places_that_cost_the_same_those_are_taken_that_leave_the_largest_free_slots() {
+    // Two leaves of ten below one spine; three of four and one of sixteen below the other. Three pools of four fill the
+    // leaves of four, and break no larger hole. There are too many placements to look at each.
+    let leaves = |sizes: &[u32]| Shape::Domains(sizes.iter().map(|size| Shape::Hosts(*size)).collect());
+    let tree = tree(2, &Shape::Domains(vec![leaves(&[10, 10]), leaves(&[4, 4, 4, 16])]));
+    let mut problem = plain(&tree, &[4, 4, 4]);
+    problem.pools.iter_mut().for_each(|pool| pool.together = Some(1));
+    let placed = place(&problem);
+    let free: Vec<u32> = placed.hosts.iter().map(|pool| if pool.is_none() { 8 } else { 0 }).collect();
+    let spread: Vec<_> = free_slots(&tree, &free).into_iter().map(|level| level.slots).collect();
+    assert_eq!((placed.score.cost, spread), (0, vec![[2, 4, 9, 18, 36], [1, 4, 8, 18, 36]]));
+}
