@@ -179,6 +179,10 @@ fn whereabouts(site: &Site, reason: &Reason) -> String {
 }
 
 fn next_best(site: &Site, next: &NextBest) -> String {
+    if next.unplaced > 0 {
+        let nodes: u32 = next.leaves.iter().map(|(_, many)| many).sum();
+        return format!("none, elsewhere is room for only {nodes} of {}", nodes + next.unplaced);
+    }
     let tree = &site.tree;
     let finest = tree.depth() - 1;
     let name = |(leaf, many): &(u32, u32)| format!("{} ×{many}", tree.domains[finest][*leaf as usize].name);
@@ -188,9 +192,6 @@ fn next_best(site: &Site, next: &NextBest) -> String {
         more if more > 0 => format!("its crossings would cost {more} more"),
         less => format!("its crossings would cost {} less, and others' more", -less),
     };
-    if next.unplaced > 0 {
-        write!(words, ", without {}", count(next.unplaced, "node")).expect("a text takes everything");
-    }
     if next.moves > 0 {
         write!(words, ", after {}", count(u32::try_from(next.moves).unwrap_or(u32::MAX), "move"))
             .expect("a text takes everything");

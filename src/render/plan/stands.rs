@@ -113,14 +113,15 @@ pub fn chosen(pool: &PoolStands) -> String {
 }
 
 fn next_best(next: &Next) -> String {
+    if next.unplaced > 0 {
+        let nodes: u32 = next.leaves.iter().map(|(_, many)| many).sum();
+        return format!("none, elsewhere is room for only {nodes} of {}", nodes + next.unplaced);
+    }
     let mut words = match next.more {
         0 => "its crossings would cost the same".to_string(),
         more if more > 0 => format!("its crossings would cost {more} more"),
         less => format!("its crossings would cost {} less, and others' more", -less),
     };
-    if next.unplaced > 0 {
-        words += &format!(", without {}", count(next.unplaced, "node"));
-    }
     if next.moves > 0 {
         words += &format!(", after {}", count(u32::try_from(next.moves).unwrap_or(u32::MAX), "move"));
     }
