@@ -44,7 +44,8 @@ pub struct Arguments {
     /// What was approved: a saved plan, or the digest of a plan
     #[arg(long, value_name = "FILE|DIGEST", conflicts_with = "saved")]
     approved: Option<String>,
-    /// Also empty nodes with work, where that buys shorter ways or large free slots on the fabric
+    /// Also empty nodes with work and give them to other pools, where that buys shorter ways or large free slots on the
+    /// fabric; inside a pool work stays where it is
     #[arg(long, conflicts_with = "saved")]
     defragment: bool,
     /// Do not ask

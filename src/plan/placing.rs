@@ -176,6 +176,15 @@ impl Site {
         self.hosts.iter().zip(pools).map(free).collect()
     }
 
+    /// GPUs by host of those that would serve if pools had these hosts, and of which none is in use.
+    pub fn idle_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
+        let is_idle = |(spot, pool): (&Spot, &Option<u32>)| {
+            let serves = spot.standing == Position::Serving || spot.pool != *pool;
+            if pool.is_some() && serves && spot.free == spot.gpus { spot.gpus } else { 0 }
+        };
+        self.spots.iter().zip(pools).map(is_idle).collect()
+    }
+
     /// Free GPUs of the hosts that would serve if pools had these hosts: as now where nothing changes, else all of them.
     pub fn serving_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
         let comes = |spot: &Spot| {

@@ -17,7 +17,7 @@ use super::plan::count;
 use super::plan::words::list;
 use super::table::{columns, trimmed};
 use crate::fabric::reasons::{NextBest, Reason};
-use crate::fabric::slots::{FreeSlots, free_slots};
+use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
 use crate::fabric::{Note, Oddity, Placement, SLOTS};
 use crate::plan::placing::{Choice, Position, Site};
 
@@ -60,6 +60,13 @@ impl Shown<'_> {
     pub fn slots(&self) -> (Vec<FreeSlots>, Vec<FreeSlots>) {
         let site = self.site;
         let of = |pools: &[Option<u32>]| free_slots(&site.tree, &site.free_gpus(pools));
+        (of(&site.now()), of(&self.placement.hosts))
+    }
+
+    /// Of nodes in service on which no GPU is in use, inside one pool each.
+    pub fn idle(&self) -> (Vec<FreeSlots>, Vec<FreeSlots>) {
+        let site = self.site;
+        let of = |pools: &[Option<u32>]| slots_by_kind(&site.tree, &site.idle_gpus(pools), pools);
         (of(&site.now()), of(&self.placement.hosts))
     }
 
@@ -228,12 +235,21 @@ fn changes(shown: &Shown<'_>) -> String {
     out
 }
 
-/// Free slots by level; where the placement changes them, before and after.
+/// Free slots by level, and those of idle nodes inside pools; where the placement changes them, before and after.
 fn slots(shown: &Shown<'_>) -> String {
-    let (before, after) = shown.slots();
-    let mut table = columns(["FREE SLOTS", "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
+    let (idle, idle_after) = shown.idle();
+    let (free, free_after) = shown.slots();
+    let mut out = table("FREE SLOTS", &free, &free_after);
+    if idle.iter().chain(&idle_after).any(|level| level.largest > 0) {
+        out += &table("IDLE IN POOLS", &idle, &idle_after);
+    }
+    out
+}
+
+fn table(head: &str, before: &[FreeSlots], after: &[FreeSlots]) -> String {
+    let mut table = columns([head, "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
     debug_assert_eq!(SLOTS, [128, 64, 32, 16, 8]);
-    for (before, after) in before.iter().zip(&after) {
+    for (before, after) in before.iter().zip(after) {
         let change = |before: u64, after: u64| match before == after {
             true => after.to_string(),
             false => format!("{before} -> {after}"),

@@ -5,7 +5,7 @@ use super::bargains::bargains;
 use crate::fabric::collective::{GIGABYTES, Links, allreduce};
 use crate::fabric::fgd::lost_of;
 use crate::fabric::reasons::Reason;
-use crate::fabric::slots::free_slots;
+use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
 use crate::fabric::state::{State, with_hosts};
 use crate::fabric::{Freedom, Host};
 use crate::plan::placing::{Position, Site, shapes};
@@ -28,6 +28,7 @@ pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reas
         levels: site.tree.levels.clone(),
         pools,
         slots: slots(scene, &shown, to),
+        idle: idle(site, &shown, to),
         fragmented: fragmented(scene, &shown, to),
         bargains: told(scene, state, &shown, to),
         odd: site.notes.clone(),
@@ -127,7 +128,16 @@ fn slots(scene: &Scene<'_, '_>, now: &[Option<u32>], to: &[Option<u32>]) -> Vec<
         let free = |at: usize| if pools[at].is_none() && is_free(at) { scene.hosts[at].gpus } else { 0 };
         (0..pools.len()).map(free).collect()
     };
-    let (before, after) = (free_slots(&site.tree, &free(now)), free_slots(&site.tree, &free(to)));
+    changed(free_slots(&site.tree, &free(now)), free_slots(&site.tree, &free(to)))
+}
+
+/// Of nodes in service on which no GPU is in use: a gang of one pool could have them.
+fn idle(site: &Site, now: &[Option<u32>], to: &[Option<u32>]) -> Vec<LevelSlots> {
+    let of = |pools: &[Option<u32>]| slots_by_kind(&site.tree, &site.idle_gpus(pools), pools);
+    changed(of(now), of(to))
+}
+
+fn changed(before: Vec<FreeSlots>, after: Vec<FreeSlots>) -> Vec<LevelSlots> {
     let both = before.into_iter().zip(after);
     both.map(|(before, after)| LevelSlots {
         level: before.level,

@@ -128,9 +128,16 @@ fn next_best(next: &Next) -> String {
     format!("{}: {words}", list(&next.parts(), 4))
 }
 
-/// The free slots of every level; where they change, before and after.
-pub fn slots(levels: &[LevelSlots]) -> String {
-    let mut table = columns(["FREE SLOTS", "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
+/// The free slots of every level, and those of idle nodes inside pools where there are any; where they change, before
+/// and after.
+pub fn slots(stands: &Stands) -> String {
+    let has = |level: &LevelSlots| level.largest != (0, 0);
+    let free = table("FREE SLOTS", &stands.slots);
+    if stands.idle.iter().any(has) { format!("{free}\n{}", table("IDLE IN POOLS", &stands.idle)) } else { free }
+}
+
+fn table(head: &str, levels: &[LevelSlots]) -> String {
+    let mut table = columns([head, "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
     debug_assert_eq!(SLOTS, [128, 64, 32, 16, 8]);
     for level in levels {
         let mut row = vec![level.level.to_string()];
