@@ -90,6 +90,7 @@ scripts! {
     fabric_chooses_existing_nodes
     fabric_gets_another_level
     fabric_of_sixteen_levels
+    far_apart_counts_hosts_that_suit
     finished_work_is_not_resumed
     first_fill
     flavor_swap_is_staged

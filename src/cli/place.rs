@@ -1,7 +1,5 @@
 //! `tidewright place`: where pools stand on the fabric and why; or where a gang would go.
 
-use rust_decimal::prelude::ToPrimitive;
-
 use super::plan::near;
 use super::session::{Access, Session};
 use super::{BLOCKED, CHANGES, Common, DONE, Directory, Output, fail, json, print};
@@ -12,12 +10,10 @@ use crate::fabric::gang::{Answer, Gang, ask};
 use crate::fabric::reasons::reasons;
 use crate::fabric::search::solve;
 use crate::fabric::state::settle;
-use crate::fleet::standing::NodeShape;
-use crate::hardware::catalogue;
 use crate::ids::LevelName;
 use crate::plan::PlanInput;
 use crate::plan::chosen::{Drawn, drawn};
-use crate::plan::placing::{Site, shapes, site};
+use crate::plan::placing::{Site, links, shapes, site};
 use crate::plan::view::View;
 use crate::render::fabric::{self, Shown};
 use crate::round::Options;
@@ -141,20 +137,4 @@ fn gang(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site, 
         _ => fabric::gang(site, &asked, &answer, &work),
     });
     Ok(if matches!(answer, Answer::Fits(_)) { DONE } else { BLOCKED })
-}
-
-/// What the catalogue knows of the links of a node, and what is usual for the rest.
-fn links(shape: &NodeShape) -> Links {
-    let catalogue = catalogue();
-    let gpus = shape.gpus.max(1);
-    let gpu = shape.gpu.as_ref().and_then(|model| catalogue.gpus.get(model));
-    let inside = gpu.and_then(|gpu| gpu.nvlink.as_ref()).and_then(|link| link.one_way_gb_s.0.to_f64());
-    let network = catalogue.types.get(&shape.instance_type).and_then(|node| node.network.as_ref());
-    // Gbit/s of the whole node.
-    let outside = network.and_then(|network| network.gbps.0.to_f64()).map(|gbps| gbps / 8.0 / f64::from(gpus));
-    Links {
-        gpus_a_host: gpus,
-        inside: inside.unwrap_or(Links::USUAL.inside),
-        outside: outside.filter(|outside| *outside > 0.0).unwrap_or(Links::USUAL.outside),
-    }
 }

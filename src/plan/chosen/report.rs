@@ -7,8 +7,8 @@ use crate::fabric::fgd::lost_of;
 use crate::fabric::reasons::Reason;
 use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
 use crate::fabric::state::{State, with_hosts};
-use crate::fabric::{Freedom, Host};
-use crate::plan::placing::{Position, Site, shapes};
+use crate::fabric::{Domain, Freedom, Host};
+use crate::plan::placing::{Choice, Position, Site, links, shapes};
 use crate::plan::stands::{Bargain, Fragmented, LevelSlots, Next, NodeMove, PoolStands, Stands, Where};
 
 pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reasons: &[Reason]) -> Stands {
@@ -62,7 +62,7 @@ fn pool(scene: &Scene<'_, '_>, at: usize, before: &State<'_>, after: &State<'_>,
         after: whereabouts(site, after, at),
         next,
         fixed: !may_move && !lacks,
-        slower: slower(site, after, at),
+        slower: slower(scene, after, at),
         beside: beside.map(|other| site.pools[*other as usize].clone()).collect(),
     }
 }
@@ -94,23 +94,28 @@ fn named(site: &Site, leaves: &[(u32, u32)]) -> Vec<(String, u32)> {
     leaves.iter().map(|(leaf, count)| (finest[*leaf as usize].name.clone(), *count)).collect()
 }
 
-/// Hundredths of the time that an all-reduce over so many nodes takes in the best place there is for them.
-fn slower(site: &Site, state: &State<'_>, pool: usize) -> Option<u32> {
+/// Hundredths of the time that an all-reduce over so many nodes takes in the best place there is for them: of those that
+/// the pool may have in one domain, and of a pool that is launched on one of the finest, as the cloud could have put it.
+fn slower(scene: &Scene<'_, '_>, state: &State<'_>, pool: usize) -> Option<u32> {
     let nodes = state.placed(pool);
-    let tree = &site.tree;
+    let (site, tree) = (&scene.site, &scene.site.tree);
     if nodes < 2 {
         return None;
     }
     let crossed = |shared: Option<usize>| shared.map_or(tree.depth(), |level| tree.depth() - 1 - level);
     let fragments = state.fragments(&state.shares[pool]);
     let shared = fragments.iter().rposition(|count| *count == 1);
-    let fits = |level: &usize| {
-        let largest = tree.domains[*level].iter().map(|domain| domain.hosts.len()).max();
-        largest.is_some_and(|largest| largest >= nodes as usize)
+    let has_room = |domain: &Domain| {
+        let hosts = domain.hosts.start as usize..domain.hosts.end as usize;
+        hosts.filter(|at| scene.could_have(pool, *at)).take(nodes as usize).count() == nodes as usize
     };
-    let best = (0..tree.depth()).rev().find(fits);
-    let gpus = site.asks[pool].nodes.max(1) * Links::USUAL.gpus_a_host;
-    let time = |crossed| allreduce(gpus, nodes, crossed, &Links::USUAL, GIGABYTES);
+    let best = match site.choices[pool] {
+        Choice::Nodes => (0..tree.depth()).rev().find(|level| tree.domains[*level].iter().any(has_room)),
+        Choice::Launches | Choice::Hosts => tree.depth().checked_sub(1),
+    };
+    let gpus = state.shares[pool].iter().map(|(group, count)| state.groups[*group as usize].gpus * count).sum();
+    let links = scene.view.pools.get(&site.pools[pool]).map_or(Links::USUAL, |pool| links(&pool.spec.shape));
+    let time = |crossed| allreduce(gpus, nodes, crossed, &links, GIGABYTES);
     let times = time(crossed(shared)) / time(crossed(best));
     let hundredths = (times * 100.0).round();
     (hundredths > 100.0 && hundredths < f64::from(u32::MAX)).then_some(hundredths as u32)
