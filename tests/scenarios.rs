@@ -123,6 +123,7 @@ scripts! {
     kueues_file_needs_a_change
     launched_and_never_listed
     launches_name_their_hosts
+    leaf_names_are_repeated_in_blocks
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loans_edited_again_and_again

@@ -159,19 +159,16 @@ pub fn why(site: &Site, reason: &Reason) -> Vec<String> {
 fn whereabouts(site: &Site, reason: &Reason) -> String {
     let tree = &site.tree;
     let finest = tree.depth() - 1;
-    let parts: Vec<String> = reason
-        .leaves
-        .iter()
-        .map(|(leaf, many)| format!("{} ×{many}", tree.domains[finest][*leaf as usize].name))
-        .collect();
+    let parts: Vec<String> =
+        reason.leaves.iter().map(|(leaf, many)| format!("{} ×{many}", tree.called(finest, *leaf as usize))).collect();
     match reason.within {
         Some((level, domain)) if level == finest => {
-            format!("on one {}, {}", tree.levels[finest], tree.domains[finest][domain as usize].name)
+            format!("on one {}, {}", tree.levels[finest], tree.called(finest, domain as usize))
         }
         Some((level, domain)) => format!(
             "in one {}, {}, on {}: {}; crossings cost {}",
             tree.levels[level],
-            tree.domains[level][domain as usize].name,
+            tree.called(level, domain as usize),
             domains_of(tree.levels[finest].as_str(), reason.leaves.len()),
             list(&parts, 8),
             reason.cost
@@ -192,7 +189,7 @@ fn next_best(site: &Site, next: &NextBest) -> String {
     }
     let tree = &site.tree;
     let finest = tree.depth() - 1;
-    let name = |(leaf, many): &(u32, u32)| format!("{} ×{many}", tree.domains[finest][*leaf as usize].name);
+    let name = |(leaf, many): &(u32, u32)| format!("{} ×{many}", tree.called(finest, *leaf as usize));
     let parts: Vec<String> = next.leaves.iter().map(name).collect();
     let mut words = match next.more {
         0 => "its crossings would cost the same".to_string(),

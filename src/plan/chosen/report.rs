@@ -80,7 +80,7 @@ fn whereabouts(site: &Site, state: &State<'_>, pool: usize) -> Where {
     let finest = fragments.iter().rposition(|count| *count == 1);
     let within = finest.zip(leaves.first()).map(|(level, (leaf, _))| {
         let domain = site.tree.above[level][*leaf as usize] as usize;
-        (site.tree.levels[level].clone(), site.tree.domains[level][domain].name.clone())
+        (site.tree.levels[level].clone(), site.tree.called(level, domain))
     });
     let ask = &state.problem.pools[pool];
     let crossing =
@@ -90,8 +90,8 @@ fn whereabouts(site: &Site, state: &State<'_>, pool: usize) -> Where {
 }
 
 fn named(site: &Site, leaves: &[(u32, u32)]) -> Vec<(String, u32)> {
-    let finest = &site.tree.domains[site.tree.depth() - 1];
-    leaves.iter().map(|(leaf, count)| (finest[*leaf as usize].name.clone(), *count)).collect()
+    let finest = site.tree.depth() - 1;
+    leaves.iter().map(|(leaf, count)| (site.tree.called(finest, *leaf as usize), *count)).collect()
 }
 
 /// Hundredths of the time that an all-reduce over so many nodes takes in the best place there is for them: of those that
