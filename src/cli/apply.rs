@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
 use crate::audit::Audited;
-use crate::effect::{Effects, Thing};
+use crate::effect::{Amount, Effects, Thing, Verb};
 use crate::ids::{Digest, StepId};
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
@@ -154,7 +154,12 @@ fn still_holds(saved: &Saved, made: &Plan, session: &Session) -> Result<(), u8> 
     if saved.fleet != *fleet {
         return Err(fail(&format!("this is a plan of fleet {}, and the directory holds fleet {fleet}", saved.fleet)));
     }
-    let Err(beyond) = made.effects.within(&saved.effects) else { return Ok(()) };
+    // A node that is let go for another comes back as a claim in the next plan.
+    let mut bounds = saved.effects.clone();
+    for (key, amount) in saved.effects.0.iter().filter(|(key, _)| key.verb == Verb::Release) {
+        bounds.add(&Effects::one(Verb::Claim, key.on.clone(), Amount::count(amount.count)));
+    }
+    let Err(beyond) = made.effects.within(&bounds) else { return Ok(()) };
     let lines = plan::excesses(&beyond);
     let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
     Err(fail(&format!(
