@@ -63,21 +63,20 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
 fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let session = Session::open(&arguments.directory.directory, Access::Look)?;
     let input = session.input(&Options::default())?;
-    let site = site(&View::new(&input), false);
+    let view = View::new(&input);
     match arguments.gpus {
-        Some(gpus) => gang(arguments, common, &input, &site, gpus),
-        None => Ok(pools(arguments, common, &input, &site)),
+        Some(gpus) => gang(arguments, common, &input, &site(&view, false), gpus),
+        None => Ok(pools(arguments, common, &view)),
     }
 }
 
-fn pools(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site) -> u8 {
-    let problem = site.problem();
-    let (state, stay) = solve(&problem);
-    let placement = Placement { hosts: settle(&state), score: state.score(), stay };
-    let reasons = reasons(&state);
+/// What a plan would choose, with the freedom that a plan has; of a fleet without a fabric how it is.
+fn pools(arguments: &Arguments, common: &Common, view: &View<'_>) -> u8 {
+    let input = view.input;
+    let Drawn { site, placement, reasons } = drawn(view).unwrap_or_else(|| flat(view));
     let shown = Shown {
         fleet: input.target.standing.fleet.as_str(),
-        site,
+        site: &site,
         placement: &placement,
         reasons: &reasons,
         fragmented: lost_of(&site.serving_gpus(&site.now()), &shapes(input)),
@@ -90,6 +89,17 @@ fn pools(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site)
         _ => fabric::human(&shown),
     });
     if shown.moves().is_empty() { DONE } else { CHANGES }
+}
+
+/// A fleet that says nothing about its fabric: one domain, in which everything stays.
+fn flat(view: &View<'_>) -> Drawn {
+    let site = site(view, false);
+    let (placement, reasons) = {
+        let problem = site.problem();
+        let (state, stay) = solve(&problem);
+        (Placement { hosts: settle(&state), score: state.score(), stay }, reasons(&state))
+    };
+    Drawn { site, placement, reasons }
 }
 
 /// The map of a plan: how it is, and what would change.

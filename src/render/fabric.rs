@@ -16,8 +16,9 @@ use std::fmt::Write;
 use super::plan::count;
 use super::plan::words::list;
 use super::table::{columns, trimmed};
-use crate::fabric::reasons::{NextBest, Reason};
+use crate::fabric::reasons::{NextBest, Reason, leaves};
 use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
+use crate::fabric::state::{State, with_hosts};
 use crate::fabric::{Note, Oddity, Placement, SLOTS};
 use crate::plan::placing::{Choice, Position, Site};
 
@@ -57,6 +58,13 @@ impl Shown<'_> {
         added.map(|(host, (_, to))| Move { host, from: None, to: *to }).collect()
     }
 
+    /// To whom a host goes, if it goes to somebody else.
+    pub fn goes(&self, host: usize) -> Option<Option<u32>> {
+        let (spot, to) = (&self.site.spots[host], self.placement.hosts[host]);
+        let is_open = matches!(spot.standing, Position::Serving | Position::Draining) || spot.pool.is_none();
+        (is_open && spot.pool != to).then_some(to)
+    }
+
     pub fn slots(&self) -> (Vec<FreeSlots>, Vec<FreeSlots>) {
         let site = self.site;
         let of = |pools: &[Option<u32>]| free_slots(&site.tree, &site.free_gpus(pools));
@@ -79,9 +87,14 @@ impl Shown<'_> {
 pub fn human(shown: &Shown<'_>) -> String {
     let mut out = head(shown);
     let width = shown.site.pools.iter().map(|name| name.as_str().len()).max().unwrap_or(0);
+    let problem = shown.site.problem();
+    let before = with_hosts(&problem, &shown.site.now());
     for reason in shown.reasons {
         let name = &shown.site.pools[reason.pool as usize];
-        let lines = why(shown.site, reason);
+        let mut lines = why(shown.site, reason);
+        if let Some(was) = was(shown.site, &before, reason) {
+            lines.insert(1, was);
+        }
         for (at, line) in lines.iter().enumerate() {
             let name = if at == 0 { name.as_str() } else { "" };
             writeln!(out, "{name:width$}  {line}").expect("a text takes everything");
@@ -117,6 +130,20 @@ fn head(shown: &Shown<'_>) -> String {
 /// "3 leaf domains", "1 spine".
 fn domains_of(level: &str, many: usize) -> String {
     if many == 1 { format!("1 {level}") } else { format!("{many} × {level}") }
+}
+
+/// Where a pool is now, if it has nodes and should have others.
+fn was(site: &Site, before: &State<'_>, reason: &Reason) -> Option<String> {
+    let pool = reason.pool as usize;
+    let now = leaves(before, pool);
+    if now.is_empty() || now == reason.leaves {
+        return None;
+    }
+    let finest = site.tree.depth() - 1;
+    let part = |(leaf, many): &(u32, u32)| format!("{} ×{many}", site.tree.called(finest, *leaf as usize));
+    let parts: Vec<String> = now.iter().map(part).collect();
+    let cost = before.cost(pool).saturating_sub(before.moves(pool) * before.problem.prices.moving);
+    Some(format!("  was: {}; crossings cost {cost}", list(&parts, 8)))
 }
 
 /// Where a pool is, why there, and what the next best place would have cost.
