@@ -126,6 +126,61 @@ fn the_map_has_a_cell_for_every_node_and_reads_without_colour() {
     }
 }
 
+/// Two pools of two nodes each that were moved to other racks: each has one node on each leaf now.
+fn mixed() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    let pool = |name: &str| {
+        format!(
+            "---\napiVersion: tidewright.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec:\n  \
+             instanceType: hgx-h100\n  nodes: 2\n  capacity: [{{existing: {{labels: {{example.com/gpu: h100}}}}}}]\n  \
+             placement: {{together: leaf}}\n"
+        )
+    };
+    let fleet = "apiVersion: tidewright.dev/v1alpha1\nkind: Fleet\nmetadata: {name: own}\nspec:\n  timeZone: UTC\n  cloud: \
+                 {none: {}}\n  kubernetes: {sim: {}}\n  hardware: [{name: hgx-h100, gpu: h100-sxm, gpus: 8}]\n  limits: \
+                 {nodesRemovedPerHour: 64, desiredShrinkPercent: 100}\n  fabric:\n    levels: [{name: spine}, {name: \
+                 leaf}]\n    declared: {file: fabric.csv}\n";
+    write("fleet.yaml", &format!("{fleet}{}{}", pool("a"), pool("b")));
+    write("fabric.csv", "node,spine,leaf\ng1,s,l1\ng2,s,l1\ng3,s,l2\ng4,s,l2\n");
+    assert_eq!(run(directory.path(), &["apply", "--until-converged", "--yes"]).code, 0);
+    write("fabric.csv", "node,spine,leaf\ng1,s,l1\ng2,s,l2\ng3,s,l1\ng4,s,l2\n");
+    directory
+}
+
+#[test]
+fn a_saved_plan_of_an_exchange_is_finished_with_its_own_file() {
+    let directory = mixed();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    assert_eq!(run(&["plan", "--out", "p.json"]).code, 2);
+    let mut last = run(&["apply", ".", "p.json"]);
+    for _ in 0..6 {
+        if run(&["plan"]).code == 0 {
+            return;
+        }
+        last = run(&["apply", ".", "p.json"]);
+        assert_ne!(last.code, 1, "{}{}", last.out, last.err);
+    }
+    panic!("{}{}", last.out, last.err);
+}
+
+#[test]
+fn the_map_of_a_plan_and_place_tell_what_changes() {
+    let directory = mixed();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    for arguments in [["plan", "--output", "svg"], ["plan", "--output", "html"], ["place", "--output", "html"]] {
+        let Answer { out, err, .. } = run(&arguments);
+        // One of each in its cell, and one of them in the legend.
+        let goes = out.matches(">A→B</text>").count() + out.matches(">B→A</text>").count();
+        assert_eq!(goes, 3, "{out}{err}");
+        assert!(out.contains("serving, pool a, goes to b"), "{out}");
+        assert_eq!(out.contains("was: l1 ×1 and l2 ×1; crossings cost 4"), arguments[2] == "html", "{out}");
+    }
+    let Answer { code, out, .. } = run(&["place"]);
+    assert!(code == 2 && out.contains("was: l1 ×1 and l2 ×1; crossings cost 4"), "{out}");
+    assert!(out.contains("Moves that pay for themselves"), "{out}");
+}
+
 #[test]
 fn pack_writes_a_layout_that_the_language_takes() {
     let directory = tempfile::tempdir().unwrap();

@@ -92,6 +92,8 @@ scripts! {
     fabric_change_disturbs_nobody
     fabric_chooses_existing_nodes
     fabric_gets_another_level
+    fabric_of_sixteen_levels
+    far_apart_counts_hosts_that_suit
     finished_work_is_not_resumed
     first_fill
     flavor_swap_is_staged
@@ -124,6 +126,7 @@ scripts! {
     kueues_file_needs_a_change
     launched_and_never_listed
     launches_name_their_hosts
+    leaf_names_are_repeated_in_blocks
     lent_nodes_are_updated_on_the_way
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
@@ -175,6 +178,7 @@ scripts! {
     resend_into_a_hidden_reservation
     reservation_is_given_back_empty
     reservation_shrinks_under_its_nodes
+    reserved_places_come_before_offered_hosts
     retired_borrower_gives_back
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open
@@ -203,6 +207,7 @@ scripts! {
     spot_is_priced_in_its_zones
     stale_reads_move_nothing_backwards
     stillborn_node_is_replaced
+    three_pools_exchange_nodes_in_a_ring
     throttled_calls_are_repeated
     tide_is_no_way_around_a_roll_out
     tide_lends_and_reclaims
@@ -211,6 +216,7 @@ scripts! {
     two_blocks_take_two_offers
     two_budgets_on_a_pod
     two_operators
+    two_pools_exchange_many_nodes
     unmet_guarantee_says_who_has_it
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves

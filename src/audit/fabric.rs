@@ -101,7 +101,10 @@ fn path(case: &Case<'_>, node: &NodeName) -> Path {
         return labels;
     }
     let instance = seen.and_then(|seen| seen.instance.as_ref()).and_then(|id| case.instance(id));
-    listed(instance.map_or(&[][..], |instance| instance.network.as_slice()), levels)
+    let network = instance.map_or(&[][..], |instance| instance.network.as_slice());
+    // A level may be any of the cloud's layers, by the label that it names.
+    let layer = |level: usize| network.get(layers_down_to(case, level).checked_sub(1)?);
+    (0..levels).map(|level| layer(level).filter(|node| !node.is_empty()).cloned()).collect()
 }
 
 /// Whether two nodes share a domain of a level, as far as they say.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
 use crate::audit::Audited;
-use crate::effect::{Effects, Thing};
+use crate::effect::{Amount, Effects, Thing, Verb};
 use crate::ids::{Digest, FleetName, StepId};
 use crate::plan::{self as planning, Plan, PlanInput, WaitingOn};
 use crate::render::plan::{self, Look, Saved, Shown};
@@ -44,7 +44,8 @@ pub struct Arguments {
     /// What was approved: a saved plan, or the digest of a plan
     #[arg(long, value_name = "FILE|DIGEST", conflicts_with = "saved")]
     approved: Option<String>,
-    /// Also empty nodes with work, where that buys shorter ways or large free slots on the fabric
+    /// Also empty nodes with work and give them to other pools, where that buys shorter ways or large free slots on the
+    /// fabric; inside a pool work stays where it is
     #[arg(long, conflicts_with = "saved")]
     defragment: bool,
     /// Do not ask
@@ -175,7 +176,12 @@ fn same_fleet(saved: &Saved, fleet: &FleetName) -> Result<(), u8> {
 
 /// A saved plan is carried out only if what would be done now is no more than what it says.
 fn still_holds(saved: &Saved, made: &Plan, session: &Session) -> Result<(), u8> {
-    let Err(beyond) = made.effects.within(&saved.effects) else { return Ok(()) };
+    // A node that is let go for another comes back as a claim in the next plan.
+    let mut bounds = saved.effects.clone();
+    for (key, amount) in saved.effects.0.iter().filter(|(key, _)| key.verb == Verb::Release) {
+        bounds.add(&Effects::one(Verb::Claim, key.on.clone(), Amount::count(amount.count)));
+    }
+    let Err(beyond) = made.effects.within(&bounds) else { return Ok(()) };
     let lines = plan::excesses(&beyond);
     let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
     Err(fail(&format!(

@@ -1,7 +1,5 @@
 //! `tidewright place`: where pools stand on the fabric and why; or where a gang would go.
 
-use rust_decimal::prelude::ToPrimitive;
-
 use super::plan::near;
 use super::session::{Access, Session};
 use super::{BLOCKED, CHANGES, Common, DONE, Directory, Output, fail, json, print};
@@ -12,12 +10,10 @@ use crate::fabric::gang::{Answer, Gang, ask};
 use crate::fabric::reasons::reasons;
 use crate::fabric::search::solve;
 use crate::fabric::state::settle;
-use crate::fleet::standing::NodeShape;
-use crate::hardware::catalogue;
 use crate::ids::LevelName;
 use crate::plan::PlanInput;
 use crate::plan::chosen::{Drawn, drawn};
-use crate::plan::placing::{Site, shapes, site};
+use crate::plan::placing::{Site, links, shapes, site};
 use crate::plan::view::View;
 use crate::render::fabric::{self, Shown};
 use crate::round::Options;
@@ -67,21 +63,20 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
 fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let session = Session::open(&arguments.directory.directory, Access::Look)?;
     let input = session.input(&Options::default())?;
-    let site = site(&View::new(&input), false);
+    let view = View::new(&input);
     match arguments.gpus {
-        Some(gpus) => gang(arguments, common, &input, &site, gpus),
-        None => Ok(pools(arguments, common, &input, &site)),
+        Some(gpus) => gang(arguments, common, &input, &site(&view, false), gpus),
+        None => Ok(pools(arguments, common, &view)),
     }
 }
 
-fn pools(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site) -> u8 {
-    let problem = site.problem();
-    let (state, stay) = solve(&problem);
-    let placement = Placement { hosts: settle(&state), score: state.score(), stay };
-    let reasons = reasons(&state);
+/// What a plan would choose, with the freedom that a plan has; of a fleet without a fabric how it is.
+fn pools(arguments: &Arguments, common: &Common, view: &View<'_>) -> u8 {
+    let input = view.input;
+    let Drawn { site, placement, reasons } = drawn(view).unwrap_or_else(|| flat(view));
     let shown = Shown {
         fleet: input.target.standing.fleet.as_str(),
-        site,
+        site: &site,
         placement: &placement,
         reasons: &reasons,
         fragmented: lost_of(&site.serving_gpus(&site.now()), &shapes(input)),
@@ -94,6 +89,17 @@ fn pools(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site)
         _ => fabric::human(&shown),
     });
     if shown.moves().is_empty() { DONE } else { CHANGES }
+}
+
+/// A fleet that says nothing about its fabric: one domain, in which everything stays.
+fn flat(view: &View<'_>) -> Drawn {
+    let site = site(view, false);
+    let (placement, reasons) = {
+        let problem = site.problem();
+        let (state, stay) = solve(&problem);
+        (Placement { hosts: settle(&state), score: state.score(), stay }, reasons(&state))
+    };
+    Drawn { site, placement, reasons }
 }
 
 /// The map of a plan: how it is, and what would change.
@@ -132,29 +138,13 @@ fn gang(arguments: &Arguments, common: &Common, input: &PlanInput, site: &Site, 
     if !seats.iter().any(|seat| seat.open) {
         return Err(fail("no node with whole GPUs is in service yet: `tidewright apply` brings them"));
     }
-    let shape = pool.or_else(|| seats.iter().find(|seat| seat.open).map(|seat| seat.kind));
-    let shape = shape.and_then(|pool| input.target.standing.pools.get(site.pools.get(pool as usize)?));
-    let links = shape.map_or(Links::USUAL, |pool| links(&pool.shape));
-    let answer = ask(&site.tree, &seats, &asked, &links);
+    let answer = ask(&site.tree, &seats, &asked, |kind| {
+        let pool = site.pools.get(kind as usize).and_then(|name| input.target.standing.pools.get(name));
+        pool.map_or(Links::USUAL, |pool| links(&pool.shape))
+    });
     print(&match common.output {
         Output::Json => json(&fabric::gang_json(site, &asked, &answer, &work)),
         _ => fabric::gang(site, &asked, &answer, &work),
     });
     Ok(if matches!(answer, Answer::Fits(_)) { DONE } else { BLOCKED })
-}
-
-/// What the catalogue knows of the links of a node, and what is usual for the rest.
-fn links(shape: &NodeShape) -> Links {
-    let catalogue = catalogue();
-    let gpus = shape.gpus.max(1);
-    let gpu = shape.gpu.as_ref().and_then(|model| catalogue.gpus.get(model));
-    let inside = gpu.and_then(|gpu| gpu.nvlink.as_ref()).and_then(|link| link.one_way_gb_s.0.to_f64());
-    let network = catalogue.types.get(&shape.instance_type).and_then(|node| node.network.as_ref());
-    // Gbit/s of the whole node.
-    let outside = network.and_then(|network| network.gbps.0.to_f64()).map(|gbps| gbps / 8.0 / f64::from(gpus));
-    Links {
-        gpus_a_host: gpus,
-        inside: inside.unwrap_or(Links::USUAL.inside),
-        outside: outside.filter(|outside| *outside > 0.0).unwrap_or(Links::USUAL.outside),
-    }
 }

@@ -40,7 +40,8 @@ pub struct Arguments {
     /// Only this part: pool/NAME, reservation/NAME, quota/NAME or tide/NAME; may be repeated
     #[arg(long, value_name = "PART", value_parser = part)]
     target: Vec<Thing>,
-    /// Also empty nodes with work, where that buys shorter ways or large free slots on the fabric
+    /// Also empty nodes with work and give them to other pools, where that buys shorter ways or large free slots on the
+    /// fabric; inside a pool work stays where it is
     #[arg(long)]
     defragment: bool,
     /// Every step and every name

@@ -7,12 +7,14 @@ use crate::effect::{Object, digest_of};
 use crate::fleet::Target;
 use crate::fleet::launch::Taint;
 use crate::fleet::pool::Source;
-use crate::fleet::standing::{PoolSpec, Standing};
+use crate::fleet::standing::{Level, PoolSpec, Standing};
 use crate::observed::{ObjectKey, ObjectKind};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Kueue takes no more tolerations in a flavor.
 const MOST_TOLERATIONS: usize = 8;
+/// Kueue takes no more levels in a Topology.
+const MOST_LEVELS: usize = 16;
 
 /// Families that EC2 labels with their place in the network. A node without a level's label is not seen by Kueue at
 /// all, so other types are placed by their host alone.
@@ -65,8 +67,27 @@ fn levels(standing: &Standing, pool: &PoolSpec) -> Vec<String> {
         false => standing.levels.iter().filter_map(|level| level.node_label.clone()).collect(),
     };
     let mut levels: Vec<String> = labels.into_iter().filter(|label| is_labelled && label != HOSTNAME).collect();
-    levels.push(HOSTNAME.into());
+    if levels.len() < MOST_LEVELS {
+        levels.push(HOSTNAME.into());
+        return levels;
+    }
+    // One too many with the host: the coarsest that no pool asks for is left out, else the host.
+    let named = named(standing);
+    if let Some(at) = levels.iter().position(|label| !named.contains(label)) {
+        levels.remove(at);
+        levels.push(HOSTNAME.into());
+    }
     levels
+}
+
+/// The labels of levels that pools ask to share.
+fn named(standing: &Standing) -> Vec<String> {
+    let asked = standing.pools.values().filter_map(|pool| pool.placement.as_ref()?.together.as_ref());
+    let label = |level: &Level| match &standing.declared {
+        Some(_) => Some(level.declared_label()),
+        None => level.node_label.clone(),
+    };
+    asked.filter_map(|asked| label(standing.levels.iter().find(|level| level.name == *asked)?)).collect()
 }
 
 /// Levels cannot be changed, so other levels are another Topology: its name holds what is in it.

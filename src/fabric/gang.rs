@@ -1,5 +1,8 @@
 //! One gang: where it would go now, or why it cannot and the smallest move that would make room.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use super::collective::{GIGABYTES, Links, allreduce};
 use super::problem::{Ask, Freedom, Host, Prices, Problem};
 use super::search::begin;
@@ -27,6 +30,8 @@ pub struct Seat {
     pub open: bool,
     /// Work on it, by a number, that could be moved.
     pub work: Vec<u32>,
+    /// How many GPUs each pod on it has.
+    pub pods: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -69,31 +74,51 @@ pub struct MakeRoom {
     pub work: Vec<u32>,
 }
 
-/// How many hosts a gang takes, with all GPUs of each but for one that is smaller than a host.
-pub fn hosts_needed(gang: &Gang, seats: &[Seat]) -> u32 {
-    let largest = seats.iter().map(|seat| seat.gpus).max().unwrap_or(0).max(1);
-    gang.gpus.div_ceil(largest).max(1)
+/// What a gang is on hosts of one kind: so many of them, so many GPUs of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shape {
+    kind: u32,
+    needs: u32,
+    each: u32,
 }
 
-pub fn ask(tree: &Tree, seats: &[Seat], gang: &Gang, links: &Links) -> Answer {
-    let needs = hosts_needed(gang, seats);
-    let each = gang.gpus.min(seats.iter().map(|seat| seat.gpus).max().unwrap_or(0).max(1));
-    let fits = |seat: &Seat| seat.open && seat.free >= each;
-    let could = |seat: &Seat| seat.open && seat.gpus >= each;
+impl Shape {
+    /// All GPUs of each host but for a gang that is smaller than one; by the largest host that work is let on.
+    fn of(gang: &Gang, seats: &[Seat], kind: u32) -> Option<Self> {
+        let open = seats.iter().filter(|seat| seat.kind == kind && seat.open);
+        let largest = open.map(|seat| seat.gpus).max().filter(|gpus| *gpus > 0)?;
+        Some(Self { kind, needs: gang.gpus.div_ceil(largest).max(1), each: gang.gpus.min(largest) })
+    }
+
+    /// It could have this host if nobody used it.
+    fn could(&self, seat: &Seat) -> bool {
+        seat.kind == self.kind && seat.open && seat.gpus >= self.each
+    }
+
+    fn fits(&self, seat: &Seat) -> bool {
+        self.could(seat) && seat.free >= self.each
+    }
+}
+
+/// Where a gang would go; `links` has what each kind of host is joined by.
+pub fn ask(tree: &Tree, seats: &[Seat], gang: &Gang, links: impl Fn(u32) -> Links) -> Answer {
     let kinds = seats.iter().map(|seat| seat.kind + 1).max().unwrap_or(0);
-    let now = (0..kinds).filter_map(|kind| find(tree, seats, gang, needs, |seat| seat.kind == kind && fits(seat)));
-    let seconds = |hosts: &[usize]| allreduce(gang.gpus, needs, crossed(tree, hosts), links, GIGABYTES);
-    let best = now.min_by(|a, b| (seconds(a)).total_cmp(&seconds(b)));
-    let Some(hosts) = best else { return Answer::Not(misfit(tree, seats, gang, needs, &fits, &could)) };
-    let empty = (0..kinds).filter_map(|kind| find(tree, seats, gang, needs, |seat| seat.kind == kind && could(seat)));
-    let at_best = empty.map(|hosts| seconds(&hosts)).min_by(f64::total_cmp).unwrap_or_else(|| seconds(&hosts));
-    Answer::Fits(Fit {
-        kind: seats[hosts[0]].kind,
-        crossed: crossed(tree, &hosts),
-        seconds: seconds(&hosts),
-        at_best: at_best.min(seconds(&hosts)),
-        hosts,
-    })
+    let shapes: Vec<Shape> = (0..kinds).filter_map(|kind| Shape::of(gang, seats, kind)).collect();
+    let seconds = |shape: &Shape, hosts: &[usize]| {
+        allreduce(gang.gpus, shape.needs, crossed(tree, hosts), &links(shape.kind), GIGABYTES)
+    };
+    let timed = |shape: &Shape, hosts: Vec<usize>| (seconds(shape, &hosts), shape.kind, hosts);
+    let now = shapes.iter().filter_map(|shape| {
+        find(tree, seats, gang, shape.needs, |seat| shape.fits(seat)).map(|hosts| timed(shape, hosts))
+    });
+    let Some((seconds, kind, hosts)) = now.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return Answer::Not(misfit(tree, seats, gang, &shapes));
+    };
+    let empty = shapes.iter().filter_map(|shape| {
+        find(tree, seats, gang, shape.needs, |seat| shape.could(seat)).map(|hosts| timed(shape, hosts).0)
+    });
+    let at_best = empty.min_by(f64::total_cmp).unwrap_or(seconds).min(seconds);
+    Answer::Fits(Fit { kind, crossed: crossed(tree, &hosts), seconds, at_best, hosts })
 }
 
 /// The best hosts among those that will do; none where there are not enough of them together.
@@ -129,69 +154,167 @@ pub fn crossed(tree: &Tree, hosts: &[usize]) -> usize {
 /// How much work, how many hosts, which domain; then those hosts and that work.
 type Rated = (usize, usize, u32, Vec<usize>, Vec<u32>);
 
-fn misfit(
-    tree: &Tree,
-    seats: &[Seat],
-    gang: &Gang,
-    needs: u32,
-    fits: &impl Fn(&Seat) -> bool,
-    could: &impl Fn(&Seat) -> bool,
-) -> Misfit {
+fn misfit(tree: &Tree, seats: &[Seat], gang: &Gang, shapes: &[Shape]) -> Misfit {
     // Without a level that must be shared the whole fleet is one domain.
     let level = gang.together.filter(|_| gang.required);
-    let domains: Vec<std::ops::Range<usize>> = match level {
+    let domains: Vec<Range<usize>> = match level {
         Some(level) => tree.domains[level].iter().map(|at| at.hosts.start as usize..at.hosts.end as usize).collect(),
         None => std::iter::once(0..seats.len()).collect(),
     };
-    let kinds = seats.iter().map(|seat| seat.kind + 1).max().unwrap_or(0);
-    let mut found = Misfit { needs, most: 0, domain: None, ever: 0, room: None };
-    let mut least: Option<Rated> = None;
-    for kind in 0..kinds {
-        let free_at = |at: usize| seats[at].kind == kind && fits(&seats[at]);
-        let all = (0..seats.len()).filter(|at| free_at(*at)).count();
+    let mut found: Option<Misfit> = None;
+    let mut least: Option<(Rated, Misfit)> = None;
+    for shape in shapes {
+        let mut of_kind = Misfit { needs: shape.needs, most: 0, domain: None, ever: 0, room: None };
+        let mut best: Option<Rated> = None;
         for (domain, hosts) in domains.iter().enumerate() {
-            let free = hosts.clone().filter(|at| free_at(*at)).count();
-            let ever = hosts.clone().filter(|at| seats[*at].kind == kind && could(&seats[*at])).count();
-            if number(free) > found.most || found.domain.is_none() {
-                (found.most, found.domain) = (number(free), Some(number(domain)));
+            let free = hosts.clone().filter(|at| shape.fits(&seats[*at])).count();
+            let ever = hosts.clone().filter(|at| shape.could(&seats[*at])).count();
+            if number(free) > of_kind.most || of_kind.domain.is_none() {
+                (of_kind.most, of_kind.domain) = (number(free), Some(number(domain)));
             }
-            found.ever = found.ever.max(number(ever));
-            let short = (needs as usize).saturating_sub(free);
-            // What is emptied here has to fit elsewhere.
-            if ever < needs as usize || all - free < short {
+            of_kind.ever = of_kind.ever.max(number(ever));
+            if ever < shape.needs as usize {
                 continue;
             }
-            let (empty, work) =
-                cheapest(seats, hosts, short, |at| seats[at].kind == kind && could(&seats[at]) && !fits(&seats[at]));
+            let Some((empty, work)) = Emptying::new(seats, hosts, shape, free).smallest() else { continue };
             let rated = (work.len(), empty.len(), number(domain), empty, work);
-            if least.as_ref().is_none_or(|least| (rated.0, rated.1, rated.2) < (least.0, least.1, least.2)) {
-                least = Some(rated);
+            if best.as_ref().is_none_or(|best| rated < *best) {
+                best = Some(rated);
             }
         }
+        // Of several kinds the one that lacks the least is told, unless another can be helped.
+        let lacks = |one: &Misfit| (one.ever < one.needs, one.needs.saturating_sub(one.most));
+        if found.as_ref().is_none_or(|found| lacks(&of_kind) < lacks(found)) {
+            found = Some(of_kind.clone());
+        }
+        if let Some(best) = best.filter(|best| least.as_ref().is_none_or(|(least, _)| best < least)) {
+            least = Some((best, of_kind));
+        }
     }
-    found.room = least.map(|(_, _, domain, empty, work)| MakeRoom { domain, empty, work });
-    found
+    if let Some(((_, _, domain, empty, work), of_kind)) = least {
+        return Misfit { room: Some(MakeRoom { domain, empty, work }), ..of_kind };
+    }
+    found.unwrap_or(Misfit { needs: 1, most: 0, domain: None, ever: 0, room: None })
 }
 
-/// So many hosts with the least work on them, those of one work together.
-fn cheapest(
-    seats: &[Seat],
-    hosts: &std::ops::Range<usize>,
-    count: usize,
-    will_do: impl Fn(usize) -> bool,
-) -> (Vec<usize>, Vec<u32>) {
-    let mut left: Vec<usize> = hosts.clone().filter(|at| will_do(*at)).collect();
-    let (mut empty, mut work): (Vec<usize>, Vec<u32>) = (Vec::new(), Vec::new());
-    while empty.len() < count && !left.is_empty() {
-        let rate = |at: &usize| {
-            let new = seats[*at].work.iter().filter(|one| !work.contains(one)).count();
-            (new, seats[*at].gpus - seats[*at].free.min(seats[*at].gpus), *at)
+/// How many sets of work are looked at in one domain, at most.
+const SETS: usize = 4_000;
+
+/// Hosts of one domain that are to be emptied for a gang.
+struct Emptying<'s> {
+    seats: &'s [Seat],
+    /// How many more it needs.
+    short: usize,
+    /// Hosts that would do, with the least work and the fewest GPUs in use first.
+    hosts: Vec<usize>,
+    /// All work on them.
+    work: Vec<u32>,
+    /// Free GPUs where what is emptied may go, as the seats; none where the gang itself goes.
+    elsewhere: Vec<u32>,
+}
+
+impl<'s> Emptying<'s> {
+    fn new(seats: &'s [Seat], domain: &Range<usize>, shape: &Shape, free: usize) -> Self {
+        let goes_there = |at: usize| domain.contains(&at) && shape.fits(&seats[at]);
+        let takes_in = |(at, seat): (usize, &Seat)| {
+            if seat.kind == shape.kind && seat.open && !goes_there(at) { seat.free } else { 0 }
         };
-        let Some(at) = left.iter().copied().min_by_key(rate) else { break };
-        left.retain(|other| *other != at);
-        work.extend(seats[at].work.iter().filter(|one| !work.contains(one)).copied().collect::<Vec<u32>>());
-        empty.push(at);
+        let mut hosts: Vec<usize> =
+            domain.clone().filter(|at| shape.could(&seats[*at]) && !shape.fits(&seats[*at])).collect();
+        hosts.sort_by_key(|at| (seats[*at].work.len(), seats[*at].pods.iter().sum::<u32>(), *at));
+        let mut work: Vec<u32> = hosts.iter().flat_map(|at| seats[*at].work.iter().copied()).collect();
+        work.sort_unstable();
+        work.dedup();
+        Self {
+            seats,
+            short: (shape.needs as usize).saturating_sub(free),
+            hosts,
+            work,
+            elsewhere: seats.iter().enumerate().map(takes_in).collect(),
+        }
     }
-    empty.sort_unstable();
-    (empty, work)
+
+    /// The least work whose end makes room, and has another place to go: every work, then every two of them, and so on
+    /// as far as that can be counted; beyond it one more at a time, beginning with each.
+    fn smallest(&self) -> Option<(Vec<usize>, Vec<u32>)> {
+        let mut tries = SETS;
+        for many in 0..=self.work.len() {
+            let found = self.sets(many, 0, &mut Vec::new(), &mut tries);
+            if found.is_some() || tries == 0 {
+                return found.or_else(|| self.one_by_one());
+            }
+        }
+        None
+    }
+
+    fn sets(&self, many: usize, from: usize, set: &mut Vec<u32>, tries: &mut usize) -> Option<(Vec<usize>, Vec<u32>)> {
+        if many == 0 {
+            *tries = tries.checked_sub(1)?;
+            return self.emptied(set);
+        }
+        for at in from..=self.work.len().saturating_sub(many) {
+            set.push(*self.work.get(at)?);
+            let found = self.sets(many - 1, at + 1, set, tries);
+            set.pop();
+            if found.is_some() || *tries == 0 {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The hosts that are empty once this work has gone, if they are enough and it has another place.
+    fn emptied(&self, set: &[u32]) -> Option<(Vec<usize>, Vec<u32>)> {
+        let goes = |at: &&usize| self.seats[**at].work.iter().all(|one| set.contains(one));
+        let mut empty: Vec<usize> = self.hosts.iter().filter(goes).copied().take(self.short).collect();
+        if empty.len() < self.short || !self.has_place(&empty) {
+            return None;
+        }
+        empty.sort_unstable();
+        let mut work: Vec<u32> = empty.iter().flat_map(|at| self.seats[*at].work.iter().copied()).collect();
+        work.sort_unstable();
+        work.dedup();
+        Some((empty, work))
+    }
+
+    /// From each work on: whatever adds the least to it.
+    fn one_by_one(&self) -> Option<(Vec<usize>, Vec<u32>)> {
+        let starts = self.work.iter().take(SETS / self.hosts.len().max(1));
+        let grown = starts.filter_map(|first| {
+            let mut set = vec![*first];
+            loop {
+                if let Some(found) = self.emptied(&set) {
+                    return Some(found);
+                }
+                let adds = |at: &&usize| self.seats[**at].work.iter().filter(|one| !set.contains(one)).count();
+                let next = self.hosts.iter().filter(|at| adds(at) > 0).min_by_key(|at| (adds(at), **at))?;
+                let more: Vec<u32> = self.seats[*next].work.iter().filter(|one| !set.contains(one)).copied().collect();
+                set.extend(more);
+            }
+        });
+        grown.min_by_key(|(empty, work)| (work.len(), empty.clone()))
+    }
+
+    /// Whether the pods of these hosts fit on what is free elsewhere: the largest first, each where the least is left.
+    fn has_place(&self, empty: &[usize]) -> bool {
+        let mut free = self.elsewhere.clone();
+        empty.iter().for_each(|at| free[*at] = 0);
+        let mut rooms: BTreeMap<u32, usize> = BTreeMap::new();
+        free.into_iter().filter(|gpus| *gpus > 0).for_each(|gpus| *rooms.entry(gpus).or_default() += 1);
+        let mut pods: Vec<u32> = empty.iter().flat_map(|at| self.seats[*at].pods.iter().copied()).collect();
+        pods.sort_unstable_by(|a, b| b.cmp(a));
+        pods.into_iter().filter(|gpus| *gpus > 0).all(|gpus| {
+            let Some((&room, _)) = rooms.range(gpus..).next() else { return false };
+            if let Some(many) = rooms.get_mut(&room) {
+                *many -= 1;
+                if *many == 0 {
+                    rooms.remove(&room);
+                }
+            }
+            if room > gpus {
+                *rooms.entry(room - gpus).or_default() += 1;
+            }
+            true
+        })
+    }
 }

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use super::problem::SLOTS;
 use super::state::{State, of, total};
 use super::tree::Tree;
 
@@ -22,6 +23,8 @@ pub struct Style {
     pub largest: bool,
     /// Where several domains add up: from the small ones.
     pub small: bool,
+    /// Of places that cost the same: where the fewest and smallest free slots are lost, and not where the least is left.
+    pub slots: bool,
 }
 
 /// Kept between insertions, so that nothing is allocated anew.
@@ -86,7 +89,9 @@ fn fill(
         // Rather beside a neighbour that should be elsewhere than nowhere.
         scratch.measure(state, pool, own, true, without);
     }
-    let finder = Finder { tree, scratch, style };
+    let classes = state.groups.iter().filter(|group| ask.suits[group.class as usize]);
+    let gpus = classes.map(|group| group.gpus).max().unwrap_or(0);
+    let finder = Finder { tree, scratch, style, free: &state.free_gpus, gpus };
     let mut takes = Vec::new();
     match ask.together.filter(|_| ask.required) {
         Some(level) => {
@@ -213,6 +218,41 @@ struct Finder<'a> {
     tree: &'a Tree,
     scratch: &'a Scratch,
     style: Style,
+    /// By level and domain, and how many of them one host has.
+    free: &'a [Vec<u32>],
+    gpus: u32,
+}
+
+/// What a place costs, and then the free slots that are lost by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Rate {
+    cost: i64,
+    lost: Lost,
+}
+
+impl std::ops::Add for Rate {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { cost: self.cost + other.cost, lost: self.lost + other.lost }
+    }
+}
+
+impl std::iter::Sum for Rate {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| sum + one)
+    }
+}
+
+/// Free slots that are lost, the largest in the highest of five digits.
+type Lost = u128;
+const DIGIT: usize = 24;
+
+/// What is lost where so many of a domain's free GPUs are taken.
+fn lost(free: u32, taken: u32) -> Lost {
+    let left = free.saturating_sub(taken);
+    let digit = |lost: Lost, size: &u32| (lost << DIGIT) + Lost::from(free / size - left / size);
+    SLOTS.iter().fold(0, digit)
 }
 
 /// Where the chosen leaves go, if somebody wants to know them.
@@ -224,8 +264,11 @@ impl Finder<'_> {
         self.scratch.before[leaves.end as usize] - self.scratch.before[leaves.start as usize]
     }
 
-    fn opening(&self, level: usize, domain: u32) -> i64 {
-        if self.scratch.present[level][domain as usize] { 0 } else { self.scratch.weights[level] }
+    /// What it costs to take so many from a domain, open or not.
+    fn opening(&self, level: usize, domain: u32, count: u32) -> Rate {
+        let cost = if self.scratch.present[level][domain as usize] { 0 } else { self.scratch.weights[level] };
+        let taken = || lost(self.free[level][domain as usize], count.saturating_mul(self.gpus));
+        Rate { cost, lost: if self.style.slots { taken() } else { 0 } }
     }
 
     /// The domain of a level that takes the most of `count`, then the cheapest and tightest; only where the pool is, if
@@ -238,46 +281,51 @@ impl Finder<'_> {
         let rated = all.filter_map(|domain| {
             let room = self.room(level, domain);
             let takes = room.min(count);
-            (takes > 0).then(|| (Reverse(takes), self.inside(level, domain, takes, &mut None), room - takes, domain))
+            let rate = || self.opening(level, domain, takes) + self.inside(level, domain, takes, &mut None);
+            (takes > 0).then(|| (Reverse(takes), rate(), room - takes, domain))
         });
         rated.min().map(|(Reverse(takes), _, _, domain)| (domain, takes))
     }
 
     /// What it costs to take so many from a domain that is open.
-    fn inside(&self, level: usize, domain: u32, count: u32, takes: &mut Takes<'_>) -> i64 {
+    fn inside(&self, level: usize, domain: u32, count: u32, takes: &mut Takes<'_>) -> Rate {
         if level + 1 == self.tree.depth() {
             if let Some(takes) = takes {
                 takes.push((domain, count));
             }
-            return -self.scratch.moving * i64::from(count.min(self.scratch.credit[domain as usize]));
+            let cost = -self.scratch.moving * i64::from(count.min(self.scratch.credit[domain as usize]));
+            return Rate { cost, lost: 0 };
         }
         self.among(level + 1, self.tree.domains[level][domain as usize].children.clone(), count, takes)
     }
 
     /// The same over several domains of one level.
-    fn among(&self, level: usize, domains: Range<u32>, count: u32, takes: &mut Takes<'_>) -> i64 {
+    fn among(&self, level: usize, domains: Range<u32>, count: u32, takes: &mut Takes<'_>) -> Rate {
         let alone = |domain: u32| {
             let room = self.room(level, domain);
-            let cost = || self.opening(level, domain) + self.inside(level, domain, count, &mut None);
-            (room >= count).then(|| (cost(), room - count, domain))
+            let rate = || self.opening(level, domain, count) + self.inside(level, domain, count, &mut None);
+            (room >= count).then(|| (rate(), room - count, domain))
         };
         let single = domains.clone().filter_map(alone).min();
         let is_somewhere = domains.clone().any(|at| self.scratch.present[level][at as usize]);
         let several = if single.is_none() || is_somewhere { self.several(level, domains, count) } else { Vec::new() };
-        let cost_of = |parts: &[(u32, u32)]| -> i64 {
-            let cost = |&(at, count): &(u32, u32)| self.opening(level, at) + self.inside(level, at, count, &mut None);
-            parts.iter().map(cost).sum()
+        let rate_of = |parts: &[(u32, u32)]| -> Rate {
+            let rate =
+                |&(at, count): &(u32, u32)| self.opening(level, at, count) + self.inside(level, at, count, &mut None);
+            parts.iter().map(rate).sum()
         };
-        let (cost, parts) = match single {
-            Some((cost, _, domain)) if several.len() < 2 || cost <= cost_of(&several) => (cost, vec![(domain, count)]),
-            _ => (if takes.is_some() { 0 } else { cost_of(&several) }, several),
+        let (rate, parts) = match single {
+            Some((rate, _, domain)) if several.len() < 2 || rate.cost <= rate_of(&several).cost => {
+                (rate, vec![(domain, count)])
+            }
+            _ => (if takes.is_some() { Rate::default() } else { rate_of(&several) }, several),
         };
         if takes.is_some() {
             for (domain, count) in parts {
                 self.inside(level, domain, count, takes);
             }
         }
-        cost
+        rate
     }
 
     /// As few domains as hold so many: those first where the pool is already.

@@ -88,7 +88,8 @@ fn next(
     (found > 0).then(|| (self::leaves(state, pool), found, cost, moves))
 }
 
-fn leaves(state: &State<'_>, pool: usize) -> Vec<(u32, u32)> {
+/// How many nodes of a pool are in which leaf.
+pub fn leaves(state: &State<'_>, pool: usize) -> Vec<(u32, u32)> {
     let mut found: Vec<(u32, u32)> = Vec::new();
     for &(group, count) in &state.shares[pool] {
         let leaf = state.groups[group as usize].leaf;

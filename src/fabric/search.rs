@@ -5,9 +5,10 @@
 //! placement: chance comes from a fixed seed, and effort is counted in steps and not in time.
 
 use super::exact;
-use super::insert::{Scratch, Style, insert, insert_own};
+use super::insert::{Scratch, Style, insert, insert_but, insert_own};
 use super::problem::{Freedom, Problem, Score};
 use super::state::{Share, State, settle};
+use super::tree::number;
 
 /// Leaves and shares that are looked at, in all: on a fleet of up to so many leaves, and on a larger one, which gets
 /// a little worse a placement in a tenth of the time.
@@ -20,6 +21,10 @@ const TRIES: (usize, usize) = (150, 40_000);
 const STALE: usize = 6_000;
 /// One in so many changes that cost a little more is kept for a while.
 const BACK: usize = 16;
+/// Leaves and shares that are looked at for larger free slots, once crossings are as few as can be had; and how often
+/// pools are put back for it, for each two of those that are new.
+const WORK_FOR_SLOTS: usize = 100_000;
+const TRIES_FOR_SLOTS: usize = 96;
 /// How often a result is taken as what is there and looked at anew, until nothing changes.
 const ROUNDS: usize = 8;
 
@@ -91,7 +96,8 @@ pub fn begin<'a>(problem: &'a Problem<'a>, scratch: &mut Scratch) -> State<'a> {
         if at > 0 && orders[at] == orders[0] {
             continue;
         }
-        for style in [keep, Style { small: true, ..keep }] {
+        let slots = (at == 0).then_some(Style { slots: true, ..keep });
+        for style in [keep, Style { small: true, ..keep }].into_iter().chain(slots) {
             let mut state = empty.clone();
             order.iter().for_each(|pool| insert(&mut state, *pool, style, scratch));
             if best.as_ref().is_none_or(|best| state.score() < best.score()) {
@@ -148,8 +154,7 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
         let out = ruin(&state, &unhappy, &mut dice);
         let before: Vec<Share> = out.iter().map(|pool| state.strip(*pool)).collect();
         for pool in &out {
-            let style = Style { keep: dice.below(4) == 0, largest: dice.below(3) == 0, small: dice.below(2) == 0 };
-            insert(&mut state, *pool, style, scratch);
+            insert(&mut state, *pool, dice.style(), scratch);
         }
         let new = state.score();
         // A step back now and then leads out of where no single step helps.
@@ -167,7 +172,52 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
         }
     }
     adopt(&mut state, &best.1);
+    widen(&mut state, &mut dice, work, scratch);
     state
+}
+
+/// Larger free slots at the same price: pools that are new anyway are taken out and put back elsewhere. What is worth as
+/// much is kept too, because it often takes two to open a hole.
+fn widen(state: &mut State<'_>, dice: &mut Dice, work: usize, scratch: &mut Scratch) {
+    let new: Vec<usize> = (0..state.shares.len()).filter(|pool| state.has_new(*pool)).collect();
+    let tries = (WORK_FOR_SLOTS / work.max(1)).min(TRIES_FOR_SLOTS * new.len() * new.len());
+    let mut score = state.score();
+    let mut best: (Score, Vec<Share>) = (score, state.shares.clone());
+    for _ in 0..tries {
+        let mut out: Vec<usize> = Vec::new();
+        for _ in 0..1 + dice.below(new.len().min(4)) {
+            let pick = new[dice.below(new.len())];
+            if !out.contains(&pick) {
+                out.push(pick);
+            }
+        }
+        let before: Vec<Share> = out.iter().map(|pool| state.strip(*pool)).collect();
+        for (pool, was) in out.iter().zip(&before) {
+            let style = Style { slots: dice.below(4) > 0, ..dice.style() };
+            // Now and then anywhere but where it was, or in one part of the fabric only, whatever looks best.
+            let leaves = number(state.problem.tree.leaves());
+            let leaf = was.first().map(|(group, _)| state.groups[*group as usize].leaf);
+            let cut = number(dice.below(leaves as usize));
+            let without = match dice.below(6) {
+                0 | 1 => leaf.map(|leaf| leaf..leaf + 1),
+                2 => Some(0..cut),
+                3 => Some(cut..leaves),
+                _ => None,
+            };
+            insert_but(state, *pool, style, scratch, without.as_ref());
+        }
+        let now = state.score();
+        if now > score || !exact::keeps_orders(state) {
+            out.iter().for_each(|pool| drop(state.strip(*pool)));
+            out.iter().zip(&before).for_each(|(pool, share)| state.put(*pool, share));
+            continue;
+        }
+        score = now;
+        if score < best.0 {
+            best = (score, state.shares.clone());
+        }
+    }
+    adopt(state, &best.1);
 }
 
 /// By pool: what it would cost if it had all to itself.
@@ -225,6 +275,11 @@ fn ruin(state: &State<'_>, unhappy: &[usize], dice: &mut Dice) -> Vec<usize> {
 struct Dice(u64);
 
 impl Dice {
+    fn style(&mut self) -> Style {
+        let (keep, largest, small) = (self.below(4) == 0, self.below(3) == 0, self.below(2) == 0);
+        Style { keep, largest, small, slots: false }
+    }
+
     fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

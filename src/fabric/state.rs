@@ -44,7 +44,8 @@ pub struct State<'a> {
     pub apart: Vec<Vec<(u32, usize, bool)>>,
     pub shares: Vec<Share>,
     pub free: Vec<u32>,
-    free_gpus: Vec<Vec<u32>>,
+    /// By level and domain.
+    pub free_gpus: Vec<Vec<u32>>,
     slots: Slots,
     worths: Vec<Worth>,
     sum: Worth,
@@ -203,6 +204,11 @@ impl<'a> State<'a> {
 
     pub fn cost(&self, pool: usize) -> u64 {
         self.worths[pool].cost
+    }
+
+    /// Whether a pool has hosts that it did not have: they can be others at no price.
+    pub fn has_new(&self, pool: usize) -> bool {
+        self.shares[pool].iter().any(|&(group, count)| count > of(&self.own[pool], group))
     }
 
     pub fn moves(&self, pool: usize) -> u64 {

@@ -37,6 +37,8 @@ pub struct Tree {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Domain {
     pub name: String,
+    /// Another of its level has the same name, below another one.
+    pub has_namesake: bool,
     /// In the level above; 0 in the topmost.
     pub parent: u32,
     /// In the level below; empty in the finest.
@@ -121,6 +123,13 @@ impl Tree {
             }
             last = path;
         }
+        for domains in &mut tree.domains {
+            let mut known: BTreeMap<&str, u32> = BTreeMap::new();
+            domains.iter().for_each(|domain| *known.entry(&domain.name).or_default() += 1);
+            let twice: BTreeSet<String> =
+                known.into_iter().filter(|(_, many)| *many > 1).map(|(name, _)| name.to_string()).collect();
+            domains.iter_mut().for_each(|domain| domain.has_namesake = twice.contains(&domain.name));
+        }
         tree
     }
 
@@ -138,6 +147,7 @@ impl Tree {
         let name = name.to_string();
         self.domains[level].push(Domain {
             name,
+            has_namesake: false,
             parent,
             children: below..below,
             leaves: leaf..leaf,
@@ -167,6 +177,12 @@ impl Tree {
         }
         path.reverse();
         path
+    }
+
+    /// What a reader calls a domain: its name, and the way to it where others have the same name.
+    pub fn called(&self, level: usize, domain: usize) -> String {
+        let found = &self.domains[level][domain];
+        if found.has_namesake { self.path(level, domain).join(" / ") } else { found.name.clone() }
     }
 
     /// How many levels two leaves do not share.
@@ -202,7 +218,8 @@ fn infer(levels: &[LevelName], places: &mut [Place]) -> Vec<Note> {
     notes
 }
 
-/// Domains of one name below different ones: taken as different, and told of those that are fewer.
+/// Domains of one name below different ones: taken as different. Where nearly all who name one stand together, the others
+/// are told; not where names are given out anew below each domain.
 fn namesakes(levels: &[LevelName], places: &[Place]) -> Vec<Note> {
     let mut notes = Vec::new();
     for (level, own_level) in levels.iter().enumerate().skip(1) {
@@ -212,8 +229,14 @@ fn namesakes(levels: &[LevelName], places: &[Place]) -> Vec<Note> {
                 known.entry(own).or_default().entry(above).or_default().push(&place.host);
             }
         }
-        for (domain, above) in known.into_iter().filter(|(_, above)| above.len() > 1) {
-            let most = above.iter().max_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.cmp(a.0)));
+        let names = known.len();
+        let twice: Vec<_> = known.into_iter().filter(|(_, above)| above.len() > 1).collect();
+        if twice.len() > 1 && twice.len() * 2 > names {
+            continue;
+        }
+        for (domain, above) in twice {
+            let all: usize = above.values().map(Vec::len).sum();
+            let most = above.iter().find(|(_, hosts)| hosts.len() * 2 > all);
             let Some(most) = most.map(|(name, _)| *name) else { continue };
             for (name, hosts) in above.iter().filter(|(name, _)| **name != most) {
                 notes.extend(hosts.iter().map(|host| Note {

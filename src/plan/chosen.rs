@@ -34,8 +34,8 @@ pub struct Chosen {
     pub claims: Claims,
     /// Slots whose node another pool has better.
     pub leaves: BTreeMap<SlotId, Leaving>,
-    /// Slots whose nodes change places: all of them go, or none.
-    units: Vec<Vec<SlotId>>,
+    /// Nodes that go from one pool to another: those that change places go together.
+    gives: Vec<units::Give>,
     pub stands: Option<Stands>,
 }
 
@@ -86,7 +86,7 @@ impl Chosen {
         for (at, pool) in to.iter().enumerate() {
             chosen.note(&scene, &to, at, *pool);
         }
-        chosen.units = units::units(&scene, &to);
+        chosen.gives = units::gives(&scene, &to);
         let problem = scene.problem();
         let state = with_hosts(&problem, &to);
         chosen.stands = Some(report::stands(&scene, &to, &state, &reasons(&state)));
@@ -123,22 +123,28 @@ impl Chosen {
 
     /// Holds what changes places with something that is held: a pool would lack a node for nothing.
     pub fn couple(&self, view: &View<'_>, draft: &mut Draft) {
+        if self.gives.is_empty() {
+            return;
+        }
         let seen = view.input.observed.cluster.nodes.seen();
-        for unit in self.units.iter().filter(|unit| unit.len() > 1) {
-            let nodes: Vec<&NodeName> = unit.iter().filter_map(|slot| Some(&self.leaves.get(slot)?.node)).collect();
-            let begun = |node: &NodeName| {
-                seen.get(node).is_some_and(|node| node.annotation(crate::effect::marks::CORDON).is_some())
+        let begun = |node: &NodeName| {
+            seen.get(node).is_some_and(|node| node.annotation(crate::effect::marks::CORDON).is_some())
+        };
+        let going: BTreeSet<&NodeName> = draft.courses.iter().flat_map(|course| &course.nodes).collect();
+        let waits = units::waits(&self.gives, &going, |node| draft.kept.contains_key(node));
+        let waits: BTreeMap<NodeName, units::Waits> =
+            waits.into_iter().filter(|one| !begun(&one.node)).map(|one| (one.node.clone(), one)).collect();
+        for course in std::mem::take(&mut draft.courses) {
+            let Some(one) = course.nodes.iter().find_map(|node| waits.get(node)) else {
+                draft.courses.push(course);
+                continue;
             };
-            let going: BTreeSet<&NodeName> = draft.courses.iter().flat_map(|course| &course.nodes).collect();
-            let Some(stays) = nodes.iter().find(|node| !begun(node) && !going.contains(**node)) else { continue };
-            let why = format!("{stays}, which changes places with it and is held");
-            for course in std::mem::take(&mut draft.courses) {
-                let waits = course.nodes.iter().any(|node| nodes.contains(&node) && !begun(node));
-                match waits {
-                    true => draft.held.push(course.held(WaitingOn::Capacity { what: why.clone(), retry: None })),
-                    false => draft.courses.push(course),
-                }
+            let what = format!("{}, which changes places with it and is held", one.stays);
+            let on = WaitingOn::Capacity { what, retry: None };
+            if one.leaves_room {
+                draft.kept.insert(one.node.clone(), on.clone());
             }
+            draft.held.push(course.held(on));
         }
     }
 }

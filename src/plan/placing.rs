@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use rust_decimal::prelude::ToPrimitive;
 use serde::{Deserialize, Serialize};
 
 use super::layout::misfit;
@@ -13,13 +14,15 @@ use super::types::PlanInput;
 use super::view::{Body, PoolView, View};
 use crate::compile::cuts::is_never_cut;
 use crate::effect::marks::{GPU_COUNT, HANDS_OFF};
+use crate::fabric::collective::Links;
 use crate::fabric::fgd::Shape;
 use crate::fabric::gang::Seat;
 use crate::fabric::sources::{by_declaration, by_labels, by_layers};
 use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
 use crate::fleet::pool::Source;
-use crate::fleet::standing::Standing;
-use crate::ids::{InstanceType, NodeName, PoolName, ReservationId, Zone};
+use crate::fleet::standing::{NodeShape, Standing};
+use crate::hardware::catalogue;
+use crate::ids::{HostName, InstanceType, NodeName, PoolName, ReservationId, ReservationName, Zone};
 use crate::observed::{InstanceSeen, Market, NodeSeen, ReservationState};
 
 /// What whole GPUs are called.
@@ -53,6 +56,15 @@ pub struct Spot {
     pub free: u32,
     /// The work on it, by name.
     pub work: Vec<String>,
+    /// How many whole GPUs each pod on it asked for, of those that asked for any.
+    pub pods: Vec<u32>,
+}
+
+impl Spot {
+    /// One on which nothing runs.
+    fn empty(standing: Position, gpus: u32) -> Self {
+        Self { pool: None, standing, launched: false, gpus, free: gpus, work: Vec::new(), pods: Vec::new() }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -153,7 +165,8 @@ impl Site {
             }
             let kind = spot.pool.unwrap_or(u32::try_from(self.pools.len()).unwrap_or(u32::MAX - 1));
             let is_open = spot.standing == Position::Serving && pool.is_none_or(|pool| spot.pool == Some(pool));
-            seats.push(Seat { kind, gpus: spot.gpus, free: spot.free, open: is_open && spot.gpus > 0, work });
+            let (open, pods) = (is_open && spot.gpus > 0, spot.pods.clone());
+            seats.push(Seat { kind, gpus: spot.gpus, free: spot.free, open, work, pods });
         }
         (seats, names)
     }
@@ -166,6 +179,15 @@ impl Site {
         self.hosts.iter().zip(pools).map(free).collect()
     }
 
+    /// GPUs by host of those that would serve if pools had these hosts, and of which none is in use.
+    pub fn idle_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
+        let is_idle = |(spot, pool): (&Spot, &Option<u32>)| {
+            let serves = spot.standing == Position::Serving || spot.pool != *pool;
+            if pool.is_some() && serves && spot.free == spot.gpus { spot.gpus } else { 0 }
+        };
+        self.spots.iter().zip(pools).map(is_idle).collect()
+    }
+
     /// Free GPUs of the hosts that would serve if pools had these hosts: as now where nothing changes, else all of them.
     pub fn serving_gpus(&self, pools: &[Option<u32>]) -> Vec<u32> {
         let comes = |spot: &Spot| {
@@ -175,6 +197,17 @@ impl Site {
             pool.is_some() && (spot.standing == Position::Serving || (spot.pool != **pool && comes(spot)))
         });
         serves.map(|(spot, pool)| if spot.pool == *pool { spot.free } else { spot.gpus }).collect()
+    }
+
+    /// The hosts on which a reservation has places that nobody uses, where the cloud tells of them.
+    pub fn reserved(&self, input: &PlanInput, name: &ReservationName) -> impl Iterator<Item = usize> {
+        let id = super::reservations::id_of(input, name);
+        let hosts = &input.observed.cloud.hosts;
+        let is_in = move |at: &usize| {
+            let host = hosts.get(&HostName::from(self.tree.hosts[*at].as_str()));
+            id.is_some() && host.is_some_and(|host| host.reservation == id)
+        };
+        (0..self.hosts.len()).filter(|at| self.spots[*at].standing == Position::Unused).filter(is_in)
     }
 
     /// Which pool has which host now.
@@ -239,11 +272,12 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
             continue;
         }
         let position = position(view, name, node, pool, suits.contains(&true));
-        let used: i64 = view.harm.pods_on(name).iter().map(|pod| asked_for(&pod.requests)).sum();
-        let free = whole.saturating_sub(u32::try_from(used).unwrap_or(0));
+        let asked = view.harm.pods_on(name).iter().filter_map(|pod| u32::try_from(asked_for(&pod.requests)).ok());
+        let pods: Vec<u32> = asked.filter(|gpus| *gpus > 0).collect();
+        let free = whole.saturating_sub(pods.iter().sum());
         let launched = served.is_some_and(|(_, instance)| instance.is_some());
         let work = view.harm.work_on(name).into_iter().collect();
-        let spot = Spot { pool, standing: position, launched, gpus, free, work };
+        let spot = Spot { pool, standing: position, launched, gpus, free, work, pods };
         let is_held = node.annotations.contains_key(HANDS_OFF);
         let free = match position {
             Position::Serving if is_held => Freedom::Fixed,
@@ -407,8 +441,7 @@ fn unused(view: &View<'_>, pools: &[&PoolView<'_>], with_pending: bool) -> Vec<F
             };
             let place = by_layers(&keys, &host, network);
             let gpus = spec.shape.gpus;
-            let spot =
-                Spot { pool: None, standing: Position::Unused, launched: false, gpus, free: gpus, work: Vec::new() };
+            let spot = Spot::empty(Position::Unused, gpus);
             let free = if suits.contains(&true) { Freedom::Usable } else { Freedom::Out };
             found.push(Found { place, spot, suits: suits.clone(), free });
         }
@@ -431,8 +464,7 @@ fn offered(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
         let suits: Vec<bool> = pools.iter().zip(&zones).map(suits).collect();
         let Some(gpus) = suits.iter().position(|suits| *suits).map(|at| pools[at].spec.shape.gpus) else { continue };
         let place = by_layers(&keys, &NodeName::from(name.as_str()), &host.network);
-        let standing = Position::Offered;
-        let spot = Spot { pool: None, standing, launched: false, gpus, free: gpus, work: Vec::new() };
+        let spot = Spot::empty(Position::Offered, gpus);
         found.push(Found { place, spot, suits, free: Freedom::Usable });
     }
     found
@@ -442,13 +474,14 @@ fn offered(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
 fn bought_in(view: &View<'_>, pool: &PoolView<'_>) -> Option<Zone> {
     pool.spec.placement.as_ref()?.together.as_ref()?;
     let empty = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
-    let mut left = 0;
+    let (mut left, mut reserved_in) = (0, None);
     for source in &pool.spec.capacity {
         match source {
             Source::Reservation(name) => {
                 let id = super::reservations::id_of(view.input, name);
                 let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
                 left += seen.map_or(0, |seen| seen.available as usize);
+                reserved_in = reserved_in.or_else(|| seen.map(|seen| seen.zone.clone()));
             }
             Source::OnDemand { .. } | Source::Spot { .. } if empty > left => break,
             _ => {}
@@ -459,7 +492,7 @@ fn bought_in(view: &View<'_>, pool: &PoolView<'_>) -> Option<Zone> {
         return None;
     }
     let there = pool.slots.iter().find_map(|slot| slot.instance.map(|(_, seen)| seen.zone.clone()));
-    there.or_else(|| super::launch::zones(view, pool).into_iter().next())
+    there.or(reserved_in).or_else(|| super::launch::zones(view, pool).into_iter().next())
 }
 
 /// The GPUs that a node shows whole.
@@ -486,4 +519,20 @@ pub fn shapes(input: &PlanInput) -> Vec<Shape> {
         Shape { cpu_milli: 0, gpus, milli: 1_000, models: Vec::new(), part }
     };
     counts.into_iter().map(shape).collect()
+}
+
+/// What the catalogue knows of the links of a node, and what is usual for the rest.
+pub fn links(shape: &NodeShape) -> Links {
+    let catalogue = catalogue();
+    let gpus = shape.gpus.max(1);
+    let gpu = shape.gpu.as_ref().and_then(|model| catalogue.gpus.get(model));
+    let inside = gpu.and_then(|gpu| gpu.nvlink.as_ref()).and_then(|link| link.one_way_gb_s.0.to_f64());
+    let network = catalogue.types.get(&shape.instance_type).and_then(|node| node.network.as_ref());
+    // Gbit/s of the whole node.
+    let outside = network.and_then(|network| network.gbps.0.to_f64()).map(|gbps| gbps / 8.0 / f64::from(gpus));
+    Links {
+        gpus_a_host: gpus,
+        inside: inside.unwrap_or(Links::USUAL.inside),
+        outside: outside.filter(|outside| *outside > 0.0).unwrap_or(Links::USUAL.outside),
+    }
 }

@@ -12,8 +12,11 @@ pub struct Stands {
     /// Coarse to fine.
     pub levels: Vec<LevelName>,
     pub pools: Vec<PoolStands>,
-    /// By level, coarse to fine.
+    /// By level, coarse to fine: of nodes that no pool has.
     pub slots: Vec<LevelSlots>,
+    /// The same of nodes in service on which no GPU is in use, inside one pool each.
+    #[serde(default)]
+    pub idle: Vec<LevelSlots>,
     /// FGD's measure, by GPUs alone; none where no work is seen that would say what is useful.
     pub fragmented: Option<Fragmented>,
     /// Moves of nodes that are proposed, those together that only pay together.

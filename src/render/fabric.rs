@@ -16,8 +16,9 @@ use std::fmt::Write;
 use super::plan::count;
 use super::plan::words::list;
 use super::table::{columns, trimmed};
-use crate::fabric::reasons::{NextBest, Reason};
-use crate::fabric::slots::{FreeSlots, free_slots};
+use crate::fabric::reasons::{NextBest, Reason, leaves};
+use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
+use crate::fabric::state::{State, with_hosts};
 use crate::fabric::{Note, Oddity, Placement, SLOTS};
 use crate::plan::placing::{Choice, Position, Site};
 
@@ -57,9 +58,23 @@ impl Shown<'_> {
         added.map(|(host, (_, to))| Move { host, from: None, to: *to }).collect()
     }
 
+    /// To whom a host goes, if it goes to somebody else.
+    pub fn goes(&self, host: usize) -> Option<Option<u32>> {
+        let (spot, to) = (&self.site.spots[host], self.placement.hosts[host]);
+        let is_open = matches!(spot.standing, Position::Serving | Position::Draining) || spot.pool.is_none();
+        (is_open && spot.pool != to).then_some(to)
+    }
+
     pub fn slots(&self) -> (Vec<FreeSlots>, Vec<FreeSlots>) {
         let site = self.site;
         let of = |pools: &[Option<u32>]| free_slots(&site.tree, &site.free_gpus(pools));
+        (of(&site.now()), of(&self.placement.hosts))
+    }
+
+    /// Of nodes in service on which no GPU is in use, inside one pool each.
+    pub fn idle(&self) -> (Vec<FreeSlots>, Vec<FreeSlots>) {
+        let site = self.site;
+        let of = |pools: &[Option<u32>]| slots_by_kind(&site.tree, &site.idle_gpus(pools), pools);
         (of(&site.now()), of(&self.placement.hosts))
     }
 
@@ -72,9 +87,14 @@ impl Shown<'_> {
 pub fn human(shown: &Shown<'_>) -> String {
     let mut out = head(shown);
     let width = shown.site.pools.iter().map(|name| name.as_str().len()).max().unwrap_or(0);
+    let problem = shown.site.problem();
+    let before = with_hosts(&problem, &shown.site.now());
     for reason in shown.reasons {
         let name = &shown.site.pools[reason.pool as usize];
-        let lines = why(shown.site, reason);
+        let mut lines = why(shown.site, reason);
+        if let Some(was) = was(shown.site, &before, reason) {
+            lines.insert(1, was);
+        }
         for (at, line) in lines.iter().enumerate() {
             let name = if at == 0 { name.as_str() } else { "" };
             writeln!(out, "{name:width$}  {line}").expect("a text takes everything");
@@ -110,6 +130,20 @@ fn head(shown: &Shown<'_>) -> String {
 /// "3 leaf domains", "1 spine".
 fn domains_of(level: &str, many: usize) -> String {
     if many == 1 { format!("1 {level}") } else { format!("{many} × {level}") }
+}
+
+/// Where a pool is now, if it has nodes and should have others.
+fn was(site: &Site, before: &State<'_>, reason: &Reason) -> Option<String> {
+    let pool = reason.pool as usize;
+    let now = leaves(before, pool);
+    if now.is_empty() || now == reason.leaves {
+        return None;
+    }
+    let finest = site.tree.depth() - 1;
+    let part = |(leaf, many): &(u32, u32)| format!("{} ×{many}", site.tree.called(finest, *leaf as usize));
+    let parts: Vec<String> = now.iter().map(part).collect();
+    let cost = before.cost(pool).saturating_sub(before.moves(pool) * before.problem.prices.moving);
+    Some(format!("  was: {}; crossings cost {cost}", list(&parts, 8)))
 }
 
 /// Where a pool is, why there, and what the next best place would have cost.
@@ -152,19 +186,16 @@ pub fn why(site: &Site, reason: &Reason) -> Vec<String> {
 fn whereabouts(site: &Site, reason: &Reason) -> String {
     let tree = &site.tree;
     let finest = tree.depth() - 1;
-    let parts: Vec<String> = reason
-        .leaves
-        .iter()
-        .map(|(leaf, many)| format!("{} ×{many}", tree.domains[finest][*leaf as usize].name))
-        .collect();
+    let parts: Vec<String> =
+        reason.leaves.iter().map(|(leaf, many)| format!("{} ×{many}", tree.called(finest, *leaf as usize))).collect();
     match reason.within {
         Some((level, domain)) if level == finest => {
-            format!("on one {}, {}", tree.levels[finest], tree.domains[finest][domain as usize].name)
+            format!("on one {}, {}", tree.levels[finest], tree.called(finest, domain as usize))
         }
         Some((level, domain)) => format!(
             "in one {}, {}, on {}: {}; crossings cost {}",
             tree.levels[level],
-            tree.domains[level][domain as usize].name,
+            tree.called(level, domain as usize),
             domains_of(tree.levels[finest].as_str(), reason.leaves.len()),
             list(&parts, 8),
             reason.cost
@@ -179,18 +210,19 @@ fn whereabouts(site: &Site, reason: &Reason) -> String {
 }
 
 fn next_best(site: &Site, next: &NextBest) -> String {
+    if next.unplaced > 0 {
+        let nodes: u32 = next.leaves.iter().map(|(_, many)| many).sum();
+        return format!("none, elsewhere is room for only {nodes} of {}", nodes + next.unplaced);
+    }
     let tree = &site.tree;
     let finest = tree.depth() - 1;
-    let name = |(leaf, many): &(u32, u32)| format!("{} ×{many}", tree.domains[finest][*leaf as usize].name);
+    let name = |(leaf, many): &(u32, u32)| format!("{} ×{many}", tree.called(finest, *leaf as usize));
     let parts: Vec<String> = next.leaves.iter().map(name).collect();
     let mut words = match next.more {
         0 => "its crossings would cost the same".to_string(),
         more if more > 0 => format!("its crossings would cost {more} more"),
         less => format!("its crossings would cost {} less, and others' more", -less),
     };
-    if next.unplaced > 0 {
-        write!(words, ", without {}", count(next.unplaced, "node")).expect("a text takes everything");
-    }
     if next.moves > 0 {
         write!(words, ", after {}", count(u32::try_from(next.moves).unwrap_or(u32::MAX), "move"))
             .expect("a text takes everything");
@@ -227,12 +259,21 @@ fn changes(shown: &Shown<'_>) -> String {
     out
 }
 
-/// Free slots by level; where the placement changes them, before and after.
+/// Free slots by level, and those of idle nodes inside pools; where the placement changes them, before and after.
 fn slots(shown: &Shown<'_>) -> String {
-    let (before, after) = shown.slots();
-    let mut table = columns(["FREE SLOTS", "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
+    let (idle, idle_after) = shown.idle();
+    let (free, free_after) = shown.slots();
+    let mut out = table("FREE SLOTS", &free, &free_after);
+    if idle.iter().chain(&idle_after).any(|level| level.largest > 0) {
+        out += &table("IDLE IN POOLS", &idle, &idle_after);
+    }
+    out
+}
+
+fn table(head: &str, before: &[FreeSlots], after: &[FreeSlots]) -> String {
+    let mut table = columns([head, "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
     debug_assert_eq!(SLOTS, [128, 64, 32, 16, 8]);
-    for (before, after) in before.iter().zip(&after) {
+    for (before, after) in before.iter().zip(after) {
         let change = |before: u64, after: u64| match before == after {
             true => after.to_string(),
             false => format!("{before} -> {after}"),

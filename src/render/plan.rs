@@ -69,7 +69,7 @@ pub fn verdict(plan: &Plan) -> Verdict {
 pub fn fabric_lines(plan: &Plan) -> Vec<String> {
     let Some(found) = &plan.stands else { return Vec::new() };
     let mut lines = stands::pools(found, usize::MAX);
-    lines.extend(stands::slots(&found.slots).lines().map(str::to_string));
+    lines.extend(stands::slots(found).lines().map(str::to_string));
     lines.extend(found.fragmented.as_ref().map(stands::fragmented));
     lines.extend(stands::bargains(found, usize::MAX).into_iter().map(|line| format!("moves  {line}")));
     lines.extend(stands::odd(found, usize::MAX));

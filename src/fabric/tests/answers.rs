@@ -21,15 +21,19 @@ fn small() -> Tree {
 fn seats(free: &[u32]) -> Vec<Seat> {
     let seat = |(at, free): (usize, &u32)| {
         let work = if *free < 8 { vec![u32::try_from(at / 2).unwrap()] } else { Vec::new() };
-        Seat { kind: 0, gpus: 8, free: *free, open: true, work }
+        Seat { kind: 0, gpus: 8, free: *free, open: true, work, pods: vec![8 - *free; usize::from(*free < 8)] }
     };
     free.iter().enumerate().map(seat).collect()
+}
+
+fn usual(_: u32) -> Links {
+    Links::USUAL
 }
 
 #[test]
 fn a_gang_goes_to_the_tightest_leaf_that_holds_it() {
     let gang = Gang { gpus: 16, together: Some(1), required: true };
-    let Answer::Fits(fit) = ask(&small(), &seats(&[8; 10]), &gang, &Links::USUAL) else { panic!("it fits") };
+    let Answer::Fits(fit) = ask(&small(), &seats(&[8; 10]), &gang, usual) else { panic!("it fits") };
     assert_eq!((fit.hosts, fit.crossed), (vec![4, 5], 0));
     assert!((fit.seconds - fit.at_best).abs() < 1e-12);
 }
@@ -38,7 +42,7 @@ fn a_gang_goes_to_the_tightest_leaf_that_holds_it() {
 fn a_gang_that_has_to_cross_is_told_how_much_slower_it_is() {
     let gang = Gang { gpus: 32, together: Some(1), required: false };
     let free = [8, 0, 8, 0, 8, 8, 0, 0, 0, 0];
-    let Answer::Fits(fit) = ask(&small(), &seats(&free), &gang, &Links::USUAL) else { panic!("it fits") };
+    let Answer::Fits(fit) = ask(&small(), &seats(&free), &gang, usual) else { panic!("it fits") };
     assert_eq!((fit.hosts, fit.crossed), (vec![0, 2, 4, 5], 1));
     let links = Links::USUAL;
     assert!((fit.seconds - allreduce(32, 4, 1, &links, 1.0)).abs() < 1e-12);
@@ -50,15 +54,57 @@ fn a_gang_that_has_to_cross_is_told_how_much_slower_it_is() {
 fn a_gang_without_room_is_told_the_smallest_move_that_makes_it() {
     let gang = Gang { gpus: 32, together: Some(1), required: true };
     let free = [8, 8, 8, 0, 8, 8, 0, 0, 8, 8];
-    let Answer::Not(misfit) = ask(&small(), &seats(&free), &gang, &Links::USUAL) else { panic!("no leaf has four") };
+    let Answer::Not(misfit) = ask(&small(), &seats(&free), &gang, usual) else { panic!("no leaf has four") };
     assert_eq!((misfit.needs, misfit.most, misfit.domain, misfit.ever), (4, 3, Some(0), 4));
     let room = misfit.room.expect("one host has to be emptied");
     assert_eq!((room.domain, room.empty, room.work), (0, vec![3], vec![1]));
     let huge = Gang { gpus: 64, ..gang };
-    let Answer::Not(misfit) = ask(&small(), &seats(&[8; 10]), &huge, &Links::USUAL) else {
-        panic!("no leaf is so large")
-    };
+    let Answer::Not(misfit) = ask(&small(), &seats(&[8; 10]), &huge, usual) else { panic!("no leaf is so large") };
     assert_eq!((misfit.ever, misfit.room), (4, None));
+}
+
+#[test]
+fn hosts_of_each_kind_are_counted_by_their_own_gpus() {
+    // Two hosts of eight GPUs and eight of four.
+    let mut all = seats(&[8; 10]);
+    all.iter_mut().skip(2).for_each(|seat| *seat = Seat { kind: 1, gpus: 4, free: 4, ..seat.clone() });
+    let gang = Gang { gpus: 32, together: None, required: false };
+    let slow = Links { outside: 5.0, ..Links::USUAL };
+    let links = |kind: u32| if kind == 1 { slow } else { Links::USUAL };
+    let Answer::Fits(fit) = ask(&small(), &all, &gang, links) else { panic!("eight hosts of four have 32") };
+    assert_eq!((fit.kind, fit.hosts.len()), (1, 8));
+    assert!((fit.seconds - allreduce(32, 8, 2, &slow, 1.0)).abs() < 1e-12, "by the links of the hosts that it gets");
+    // One of eight that is closed, or of a kind that is not asked for, is none of it.
+    all.iter_mut().take(2).for_each(|seat| seat.open = false);
+    let Answer::Fits(fit) = ask(&small(), &all, &Gang { gpus: 8, ..gang }, usual) else { panic!("two of four") };
+    assert_eq!((fit.kind, fit.hosts.len()), (1, 2));
+}
+
+#[test]
+fn the_smallest_move_is_one_gang_of_two_hosts_and_not_two_gangs_of_one() {
+    let gang = Gang { gpus: 16, together: Some(1), required: true };
+    // Two gangs of one host each, then one of two; elsewhere two hosts are free, on two leaves.
+    let mut all = seats(&[0, 0, 0, 0, 8, 0, 8, 0, 0, 0]);
+    let work = [0, 1, 2, 2, 9, 3, 9, 4, 5, 6];
+    all.iter_mut().zip(work).filter(|(seat, _)| seat.free == 0).for_each(|(seat, work)| seat.work = vec![work]);
+    all[5].open = false;
+    all.iter_mut().skip(7).for_each(|seat| seat.open = false);
+    let Answer::Not(misfit) = ask(&small(), &all, &gang, usual) else { panic!("no leaf has two") };
+    let room = misfit.room.expect("there is room for two elsewhere");
+    assert_eq!((room.domain, room.empty, room.work), (0, vec![2, 3], vec![2]));
+}
+
+#[test]
+fn what_is_emptied_is_packed_into_free_gpus_elsewhere_and_needs_no_whole_host() {
+    let gang = Gang { gpus: 16, together: Some(1), required: true };
+    // The leaf of two has one free host and one with a pod of two GPUs; all others have two GPUs free.
+    let free = [2, 2, 2, 2, 8, 6, 2, 2, 2, 2];
+    let Answer::Not(misfit) = ask(&small(), &seats(&free), &gang, usual) else { panic!("no leaf has two") };
+    let room = misfit.room.expect("the pod fits beside others");
+    assert_eq!((room.domain, room.empty, room.work), (1, vec![5], vec![2]));
+    let none = [1, 1, 1, 1, 8, 6, 1, 1, 1, 1];
+    let Answer::Not(misfit) = ask(&small(), &seats(&none), &gang, usual) else { panic!("no leaf has two") };
+    assert_eq!(misfit.room, None, "no host has two free");
 }
 
 #[test]
@@ -154,4 +200,18 @@ fn a_pool_that_moves_only_for_less_than_it_gains_stays() {
     problem.prices.moving = 4;
     let placed = place(&problem);
     assert_eq!((placed.score.moves, placed.score), (0, placed.stay));
+}
+
+#[test]
+fn of_places_that_cost_the_same_those_are_taken_that_leave_the_largest_free_slots() {
+    // Two leaves of ten below one spine; three of four and one of sixteen below the other. Three pools of four fill the
+    // leaves of four, and break no larger hole. There are too many placements to look at each.
+    let leaves = |sizes: &[u32]| Shape::Domains(sizes.iter().map(|size| Shape::Hosts(*size)).collect());
+    let tree = tree(2, &Shape::Domains(vec![leaves(&[10, 10]), leaves(&[4, 4, 4, 16])]));
+    let mut problem = plain(&tree, &[4, 4, 4]);
+    problem.pools.iter_mut().for_each(|pool| pool.together = Some(1));
+    let placed = place(&problem);
+    let free: Vec<u32> = placed.hosts.iter().map(|pool| if pool.is_none() { 8 } else { 0 }).collect();
+    let spread: Vec<_> = free_slots(&tree, &free).into_iter().map(|level| level.slots).collect();
+    assert_eq!((placed.score.cost, spread), (0, vec![[2, 4, 9, 18, 36], [1, 4, 8, 18, 36]]));
 }

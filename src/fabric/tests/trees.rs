@@ -37,6 +37,24 @@ fn a_domain_is_a_range_of_hosts_and_of_leaves() {
 }
 
 #[test]
+fn names_that_are_given_out_anew_below_each_domain_are_not_odd_and_are_told_with_the_way_to_them() {
+    let host = |block: &str, leaf: &str, at: u32| place(&format!("{block}{leaf}{at}"), &[block, leaf]);
+    let mut places = vec![place("z", &["b3", "own"])];
+    for (block, many) in [("b0", 3), ("b1", 2), ("b2", 1)] {
+        places.extend((0..many).flat_map(|at| [host(block, "0", at), host(block, "1", at)]));
+    }
+    let (tree, notes) = Tree::grow(&levels(&["block", "leaf"]), places);
+    assert_eq!(notes, []);
+    let called: Vec<String> = (0..tree.leaves()).map(|leaf| tree.called(1, leaf)).collect();
+    assert_eq!(called, ["b0 / 0", "b0 / 1", "b1 / 0", "b1 / 1", "b2 / 0", "b2 / 1", "own"]);
+    assert_eq!(tree.called(0, 1), "b1");
+    // Two below one and two below another: nobody is in the minority.
+    let even = ["a", "b"].map(|name| place(name, &["s", "x"])).into_iter();
+    let even = even.chain(["c", "d"].map(|name| place(name, &["t", "x"])));
+    assert_eq!(Tree::grow(&levels(&["spine", "leaf"]), even.collect()).1, []);
+}
+
+#[test]
 fn a_host_that_does_not_say_where_it_hangs_is_told_and_stays_in_the_tree() {
     let places = vec![place("a", &["s", "x"]), place("b", &["", ""]), place("c", &["s", ""]), place("d", &["", "x"])];
     let (tree, notes) = Tree::grow(&levels(&["spine", "leaf"]), places);

@@ -5,10 +5,10 @@ use super::bargains::bargains;
 use crate::fabric::collective::{GIGABYTES, Links, allreduce};
 use crate::fabric::fgd::lost_of;
 use crate::fabric::reasons::Reason;
-use crate::fabric::slots::free_slots;
+use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
 use crate::fabric::state::{State, with_hosts};
-use crate::fabric::{Freedom, Host};
-use crate::plan::placing::{Position, Site, shapes};
+use crate::fabric::{Domain, Freedom, Host};
+use crate::plan::placing::{Choice, Position, Site, links, shapes};
 use crate::plan::stands::{Bargain, Fragmented, LevelSlots, Next, NodeMove, PoolStands, Stands, Where};
 
 pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reasons: &[Reason]) -> Stands {
@@ -17,12 +17,18 @@ pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reas
     // A node whose way was begun has left nobody yet, to a reader.
     let shown: Vec<Option<u32>> =
         (0..now.len()).map(|at| if scene.is_in_play(at) { site.spots[at].pool } else { None }).collect();
-    let before = with_hosts(state.problem, &shown);
+    // Nor does anything stand in a reserved place that is sure to be used.
+    let mut was = state.problem.clone();
+    for (at, host) in was.hosts.iter_mut().enumerate().filter(|(at, _)| scene.is_told(*at)) {
+        (host.pool, host.free) = (None, scene.site.hosts[at].free);
+    }
+    let before = with_hosts(&was, &shown);
     let pools = (0..site.pools.len()).map(|at| pool(scene, at, &before, state, &reasons[at])).collect();
     Stands {
         levels: site.tree.levels.clone(),
         pools,
         slots: slots(scene, &shown, to),
+        idle: idle(site, &shown, to),
         fragmented: fragmented(scene, &shown, to),
         bargains: told(scene, state, &shown, to),
         odd: site.notes.clone(),
@@ -56,7 +62,7 @@ fn pool(scene: &Scene<'_, '_>, at: usize, before: &State<'_>, after: &State<'_>,
         after: whereabouts(site, after, at),
         next,
         fixed: !may_move && !lacks,
-        slower: slower(site, after, at),
+        slower: slower(scene, after, at),
         beside: beside.map(|other| site.pools[*other as usize].clone()).collect(),
     }
 }
@@ -74,7 +80,7 @@ fn whereabouts(site: &Site, state: &State<'_>, pool: usize) -> Where {
     let finest = fragments.iter().rposition(|count| *count == 1);
     let within = finest.zip(leaves.first()).map(|(level, (leaf, _))| {
         let domain = site.tree.above[level][*leaf as usize] as usize;
-        (site.tree.levels[level].clone(), site.tree.domains[level][domain].name.clone())
+        (site.tree.levels[level].clone(), site.tree.called(level, domain))
     });
     let ask = &state.problem.pools[pool];
     let crossing =
@@ -84,27 +90,32 @@ fn whereabouts(site: &Site, state: &State<'_>, pool: usize) -> Where {
 }
 
 fn named(site: &Site, leaves: &[(u32, u32)]) -> Vec<(String, u32)> {
-    let finest = &site.tree.domains[site.tree.depth() - 1];
-    leaves.iter().map(|(leaf, count)| (finest[*leaf as usize].name.clone(), *count)).collect()
+    let finest = site.tree.depth() - 1;
+    leaves.iter().map(|(leaf, count)| (site.tree.called(finest, *leaf as usize), *count)).collect()
 }
 
-/// Hundredths of the time that an all-reduce over so many nodes takes in the best place there is for them.
-fn slower(site: &Site, state: &State<'_>, pool: usize) -> Option<u32> {
+/// Hundredths of the time that an all-reduce over so many nodes takes in the best place there is for them: of those that
+/// the pool may have in one domain, and of a pool that is launched on one of the finest, as the cloud could have put it.
+fn slower(scene: &Scene<'_, '_>, state: &State<'_>, pool: usize) -> Option<u32> {
     let nodes = state.placed(pool);
-    let tree = &site.tree;
+    let (site, tree) = (&scene.site, &scene.site.tree);
     if nodes < 2 {
         return None;
     }
     let crossed = |shared: Option<usize>| shared.map_or(tree.depth(), |level| tree.depth() - 1 - level);
     let fragments = state.fragments(&state.shares[pool]);
     let shared = fragments.iter().rposition(|count| *count == 1);
-    let fits = |level: &usize| {
-        let largest = tree.domains[*level].iter().map(|domain| domain.hosts.len()).max();
-        largest.is_some_and(|largest| largest >= nodes as usize)
+    let has_room = |domain: &Domain| {
+        let hosts = domain.hosts.start as usize..domain.hosts.end as usize;
+        hosts.filter(|at| scene.could_have(pool, *at)).take(nodes as usize).count() == nodes as usize
     };
-    let best = (0..tree.depth()).rev().find(fits);
-    let gpus = site.asks[pool].nodes.max(1) * Links::USUAL.gpus_a_host;
-    let time = |crossed| allreduce(gpus, nodes, crossed, &Links::USUAL, GIGABYTES);
+    let best = match site.choices[pool] {
+        Choice::Nodes => (0..tree.depth()).rev().find(|level| tree.domains[*level].iter().any(has_room)),
+        Choice::Launches | Choice::Hosts => tree.depth().checked_sub(1),
+    };
+    let gpus = state.shares[pool].iter().map(|(group, count)| state.groups[*group as usize].gpus * count).sum();
+    let links = scene.view.pools.get(&site.pools[pool]).map_or(Links::USUAL, |pool| links(&pool.spec.shape));
+    let time = |crossed| allreduce(gpus, nodes, crossed, &links, GIGABYTES);
     let times = time(crossed(shared)) / time(crossed(best));
     let hundredths = (times * 100.0).round();
     (hundredths > 100.0 && hundredths < f64::from(u32::MAX)).then_some(hundredths as u32)
@@ -122,7 +133,16 @@ fn slots(scene: &Scene<'_, '_>, now: &[Option<u32>], to: &[Option<u32>]) -> Vec<
         let free = |at: usize| if pools[at].is_none() && is_free(at) { scene.hosts[at].gpus } else { 0 };
         (0..pools.len()).map(free).collect()
     };
-    let (before, after) = (free_slots(&site.tree, &free(now)), free_slots(&site.tree, &free(to)));
+    changed(free_slots(&site.tree, &free(now)), free_slots(&site.tree, &free(to)))
+}
+
+/// Of nodes in service on which no GPU is in use: a gang of one pool could have them.
+fn idle(site: &Site, now: &[Option<u32>], to: &[Option<u32>]) -> Vec<LevelSlots> {
+    let of = |pools: &[Option<u32>]| slots_by_kind(&site.tree, &site.idle_gpus(pools), pools);
+    changed(of(now), of(to))
+}
+
+fn changed(before: Vec<FreeSlots>, after: Vec<FreeSlots>) -> Vec<LevelSlots> {
     let both = before.into_iter().zip(after);
     both.map(|(before, after)| LevelSlots {
         level: before.level,

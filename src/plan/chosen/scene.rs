@@ -46,9 +46,43 @@ impl<'v, 'a> Scene<'v, 'a> {
             }
         }
         scene.ask();
+        scene.reserved_first();
         scene.stay_at_home();
         scene.second_choice();
         scene
+    }
+
+    /// Launches fill a pool's sources in order, so places of a reservation that will all be used are its own already:
+    /// only what is missing beyond them has a choice. A pool that requires a level passes over those elsewhere
+    /// (`homes`), and is not asked here.
+    fn reserved_first(&mut self) {
+        let mut taken: Vec<bool> = self.hosts.iter().map(|_| false).collect();
+        for (at, pool) in self.view.pools.values().enumerate() {
+            if self.site.choices[at] != Choice::Hosts || self.asks[at].required {
+                continue;
+            }
+            let mut missing =
+                pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
+            for source in &pool.spec.capacity {
+                let places: Vec<usize> = match source {
+                    Source::Reservation(name) => {
+                        let places = self.site.reserved(self.view.input, name);
+                        places.filter(|place| self.is_told(*place) && !taken[*place]).collect()
+                    }
+                    Source::OnDemand { .. } | Source::Spot { .. } => break,
+                    Source::Existing { .. } => continue,
+                };
+                if places.len() > missing {
+                    break;
+                }
+                missing -= places.len();
+                for place in places {
+                    taken[place] = true;
+                    self.hosts[place].pool = u32::try_from(at).ok();
+                    self.hosts[place].free = Freedom::Fixed;
+                }
+            }
+        }
     }
 
     /// A pool that requires a level gets nodes only where its others are: it could not move as a whole without breaking

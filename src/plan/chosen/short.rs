@@ -21,8 +21,8 @@ pub fn short(scene: &Scene<'_, '_>, to: &[Option<u32>]) -> BTreeMap<PoolName, St
 }
 
 /// One domain of the level: what the pool could have in it.
-struct Domain<'t> {
-    name: &'t str,
+struct Domain {
+    name: String,
     /// Its own, and free ones.
     room: usize,
     /// Hosts that would do and that others have, or that are out of service.
@@ -32,23 +32,24 @@ struct Domain<'t> {
 fn words(scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, ask: &Ask, level: usize) -> String {
     let tree = &scene.site.tree;
     let (wanted, level_name) = (ask.nodes as usize, &tree.levels[level]);
-    let domains: Vec<Domain<'_>> = tree.domains[level]
+    let domains: Vec<Domain> = tree.domains[level]
         .iter()
-        .map(|domain| {
+        .enumerate()
+        .map(|(number, domain)| {
             let hosts = domain.hosts.start as usize..domain.hosts.end as usize;
             let (mut room, mut others) = (0, Vec::new());
             for host in hosts.filter(|host| scene.could_have(at, *host)) {
                 let is_free = to[host].is_none() && scene.hosts[host].free == Freedom::Usable;
                 if is(to[host], at) || is_free { room += 1 } else { others.push(host) }
             }
-            Domain { name: &domain.name, room, others }
+            Domain { name: tree.called(level, number), room, others }
         })
         .collect();
     let asks = format!("{} in one {level_name}, which its placement requires", nodes(wanted));
     if let Some(home) = scene.home(at).map(|(_, _, home)| &domains[home as usize])
         && home.room + home.others.len() < wanted
     {
-        let (has, name) = (home.room + home.others.len(), home.name);
+        let (has, name) = (home.room + home.others.len(), &home.name);
         let most = domains.iter().find(|one| one.room + one.others.len() >= wanted);
         let move_on =
             most.map(|one| format!("; {} could hold all of them, if it let its nodes go first: `nodes: 0`", one.name));
@@ -58,11 +59,11 @@ fn words(scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, ask: &Ask, level:
             move_on.unwrap_or_default()
         );
     }
-    let is_home = |one: &Domain<'_>| scene.home(at).is_none_or(|(_, _, home)| domains[home as usize].name == one.name);
+    let is_home = |one: &Domain| scene.home(at).is_none_or(|(_, _, home)| domains[home as usize].name == one.name);
     let enough = domains.iter().filter(|one| one.room + one.others.len() >= wanted && is_home(one));
-    if let Some(nearest) = enough.min_by_key(|one| (wanted.saturating_sub(one.room), one.name)) {
+    if let Some(nearest) = enough.min_by_key(|one| (wanted.saturating_sub(one.room), &one.name)) {
         let short = wanted.saturating_sub(nearest.room);
-        let (room, name) = (nearest.room, nearest.name);
+        let (room, name) = (nearest.room, &nearest.name);
         if short == 0 {
             return format!("{asks}: {name} has room for all of them, when its nodes elsewhere are idle");
         }
@@ -76,7 +77,7 @@ fn words(scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, ask: &Ask, level:
             some(&names)
         );
     }
-    let Some(largest) = domains.iter().max_by_key(|one| (one.room + one.others.len(), std::cmp::Reverse(one.name)))
+    let Some(largest) = domains.iter().max_by_key(|one| (one.room + one.others.len(), std::cmp::Reverse(&one.name)))
     else {
         return asks;
     };

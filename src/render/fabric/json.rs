@@ -14,6 +14,7 @@ const FORMAT_VERSION: &str = "1.0";
 pub fn json(shown: &Shown<'_>) -> Value {
     let site = shown.site;
     let (before, after) = shown.slots();
+    let (idle, idle_after) = shown.idle();
     let pool = |pool: Option<u32>| pool.map(|pool| site.pools[pool as usize].as_str());
     let pools: Vec<Value> = shown
         .reasons
@@ -69,6 +70,7 @@ pub fn json(shown: &Shown<'_>) -> Value {
         "now": score(&shown.placement.stay),
         "placed": score(&shown.placement.score),
         "free_slots": {"now": slots(&before), "placed": slots(&after)},
+        "idle_slots": {"now": slots(&idle), "placed": slots(&idle_after)},
         "fragmented": shown.fragmented.map(|(lost, free)| json!({"gpus": lost / 1_000.0, "of_free": free / 1_000.0})),
         "notes": site.notes.iter().map(oddity).collect::<Vec<_>>(),
     })

@@ -28,7 +28,7 @@ svg{font:10px system-ui,sans-serif;--ink:#1b1f24;--line:#8b949e;--paper:#fff;--b
 text{fill:var(--ink)}.box{fill:var(--box);stroke:var(--line);stroke-width:.5}\
 .cell{fill:var(--paper);stroke:var(--line)}.pool{fill:hsl(var(--hue) 55% var(--light));stroke:var(--ink)}\
 .unused{stroke-dasharray:2 2}.foreign{fill:var(--line);opacity:.5}.bad{stroke:var(--ink);stroke-width:2}\
-.mark{font-size:9px;text-anchor:middle;font-weight:600}";
+.mark{font-size:9px;text-anchor:middle;font-weight:600}.small{font-size:6.5px}.goes{stroke-width:2}";
 
 /// Something drawn from its own corner.
 struct Drawn {
@@ -116,14 +116,15 @@ fn cells(shown: &Shown<'_>, hosts: std::ops::Range<usize>) -> Drawn {
         let (x, y) = (at % COLUMNS * STEP, at / COLUMNS * STEP);
         let spot = &shown.site.spots[host];
         let title = title(shown, host, spot);
-        write!(svg, "<g transform=\"translate({x} {y})\"><title>{title}</title>{}</g>", cell(spot))
+        write!(svg, "<g transform=\"translate({x} {y})\"><title>{title}</title>{}</g>", cell(spot, shown.goes(host)))
             .expect("a text takes everything");
     }
     Drawn { svg, width: count.min(COLUMNS) * STEP, height: count.div_ceil(COLUMNS) * STEP }
 }
 
-fn cell(spot: &Spot) -> String {
-    let class = match (spot.standing, spot.pool) {
+/// One host; where it goes to somebody else, with both letters: `A→B`, `→B` from nobody, `A→` to nobody.
+fn cell(spot: &Spot, goes: Option<Option<u32>>) -> String {
+    let mut class = match (spot.standing, spot.pool) {
         (Position::Unused, _) => "cell unused".into(),
         (Position::Foreign, _) => "cell foreign".into(),
         (Position::Serving, Some(_)) => "cell pool".to_string(),
@@ -133,10 +134,17 @@ fn cell(spot: &Spot) -> String {
     };
     let hue = spot.pool.map(|pool| format!(" style=\"--hue:{}\"", hue(pool))).unwrap_or_default();
     let mut mark = spot.pool.map(letter).unwrap_or_default();
-    mark.push_str(sign(spot.standing));
+    match goes {
+        Some(to) => {
+            class.push_str(" goes");
+            mark = format!("{mark}→{}", to.map(letter).unwrap_or_default());
+        }
+        None => mark.push_str(sign(spot.standing)),
+    }
+    let small = if goes.is_some() { " small" } else { "" };
     let text = match mark.is_empty() {
         true => String::new(),
-        false => format!("<text class=\"mark\" x=\"8\" y=\"11.5\">{mark}</text>"),
+        false => format!("<text class=\"mark{small}\" x=\"8\" y=\"11.5\">{mark}</text>"),
     };
     format!("<rect class=\"{class}\"{hue} width=\"{CELL}\" height=\"{CELL}\" rx=\"2\"/>{text}")
 }
@@ -158,9 +166,8 @@ fn title(shown: &Shown<'_>, host: usize, spot: &Spot) -> String {
     if let Some(pool) = spot.pool {
         write!(words, ", pool {}", site.pools[pool as usize]).expect("a text takes everything");
     }
-    let to = shown.placement.hosts[host];
-    if to != spot.pool && spot.standing == Position::Serving {
-        write!(words, ", better {}", shown.pool(to)).expect("a text takes everything");
+    if let Some(to) = shown.goes(host) {
+        write!(words, ", goes to {}", shown.pool(to)).expect("a text takes everything");
     }
     if spot.gpus > 0 {
         write!(words, ", {} of {} GPUs free", spot.free, spot.gpus).expect("a text takes everything");
@@ -169,7 +176,7 @@ fn title(shown: &Shown<'_>, host: usize, spot: &Spot) -> String {
 }
 
 fn legend(shown: &Shown<'_>, width: u32) -> Drawn {
-    let mut entries: Vec<(Spot, String)> = Vec::new();
+    let mut entries: Vec<(Spot, Option<Option<u32>>, String)> = Vec::new();
     let spot = |pool: Option<u32>, standing: Position| Spot {
         pool,
         standing,
@@ -177,19 +184,23 @@ fn legend(shown: &Shown<'_>, width: u32) -> Drawn {
         gpus: 0,
         free: 0,
         work: Vec::new(),
+        pods: Vec::new(),
     };
     for (at, name) in shown.site.pools.iter().enumerate() {
         let pool = u32::try_from(at).unwrap_or(u32::MAX);
-        entries.push((spot(Some(pool), Position::Serving), name.to_string()));
+        entries.push((spot(Some(pool), Position::Serving), None, name.to_string()));
     }
     for standing in
         [Position::Free, Position::Cordoned, Position::Draining, Position::Sick, Position::Unused, Position::Foreign]
     {
-        entries.push((spot(None, standing), position(standing).to_string()));
+        entries.push((spot(None, standing), None, position(standing).to_string()));
     }
-    let drawn = entries.into_iter().map(|(spot, name)| {
+    if let Some((host, to)) = (0..shown.site.spots.len()).find_map(|host| Some((host, shown.goes(host)?))) {
+        entries.push((spot(shown.site.spots[host].pool, Position::Serving), Some(to), "goes to another pool".into()));
+    }
+    let drawn = entries.into_iter().map(|(spot, goes, name)| {
         let wide = u32::try_from(name.chars().count()).unwrap_or(0) * LETTER + STEP + 14;
-        let svg = format!("{}<text x=\"{}\" y=\"12\">{}</text>", cell(&spot), STEP + 2, escape(&name));
+        let svg = format!("{}<text x=\"{}\" y=\"12\">{}</text>", cell(&spot, goes), STEP + 2, escape(&name));
         Drawn { svg, width: wide, height: STEP }
     });
     flow_in(drawn.collect(), width.max(WIDE / 2))

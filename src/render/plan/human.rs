@@ -300,7 +300,7 @@ impl Page<'_> {
         let found = self.shown.plan.stands.as_ref()?;
         let most = if self.look.verbose { usize::MAX } else { LINES };
         let mut lines = stands::pools(found, most);
-        lines.extend(stands::slots(&found.slots).lines().map(str::to_string));
+        lines.extend(stands::slots(found).lines().map(str::to_string));
         lines.extend(found.fragmented.as_ref().map(stands::fragmented));
         let bought = stands::bargains(found, most);
         lines.extend(bought.iter().map(|line| format!("moves  {line}")));

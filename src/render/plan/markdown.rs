@@ -331,7 +331,7 @@ impl Page<'_> {
         lines.extend(bought.iter().map(|line| format!("- moves {}", cell(line))));
         lines.extend(stands::odd(found, self.level.lines).iter().map(|line| format!("- {}", cell(line))));
         lines.extend(found.fragmented.as_ref().map(|found| format!("- {}", stands::fragmented(found))));
-        lines.push(format!("\n```\n{}\n```", stands::slots(&found.slots)));
+        lines.push(format!("\n```\n{}\n```", stands::slots(found)));
         Some(folded(&stands::heading(found), &lines.join("\n")))
     }
 

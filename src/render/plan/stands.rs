@@ -113,23 +113,31 @@ pub fn chosen(pool: &PoolStands) -> String {
 }
 
 fn next_best(next: &Next) -> String {
+    if next.unplaced > 0 {
+        let nodes: u32 = next.leaves.iter().map(|(_, many)| many).sum();
+        return format!("none, elsewhere is room for only {nodes} of {}", nodes + next.unplaced);
+    }
     let mut words = match next.more {
         0 => "its crossings would cost the same".to_string(),
         more if more > 0 => format!("its crossings would cost {more} more"),
         less => format!("its crossings would cost {} less, and others' more", -less),
     };
-    if next.unplaced > 0 {
-        words += &format!(", without {}", count(next.unplaced, "node"));
-    }
     if next.moves > 0 {
         words += &format!(", after {}", count(u32::try_from(next.moves).unwrap_or(u32::MAX), "move"));
     }
     format!("{}: {words}", list(&next.parts(), 4))
 }
 
-/// The free slots of every level; where they change, before and after.
-pub fn slots(levels: &[LevelSlots]) -> String {
-    let mut table = columns(["FREE SLOTS", "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
+/// The free slots of every level, and those of idle nodes inside pools where there are any; where they change, before
+/// and after.
+pub fn slots(stands: &Stands) -> String {
+    let has = |level: &LevelSlots| level.largest != (0, 0);
+    let free = table("FREE SLOTS", &stands.slots);
+    if stands.idle.iter().any(has) { format!("{free}\n{}", table("IDLE IN POOLS", &stands.idle)) } else { free }
+}
+
+fn table(head: &str, levels: &[LevelSlots]) -> String {
+    let mut table = columns([head, "128 GPUS", "64", "32", "16", "8", "LARGEST"], &[1, 2, 3, 4, 5, 6]);
     debug_assert_eq!(SLOTS, [128, 64, 32, 16, 8]);
     for level in levels {
         let mut row = vec![level.level.to_string()];

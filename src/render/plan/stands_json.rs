@@ -17,8 +17,10 @@ pub struct Fabric {
     levels: Vec<String>,
     /// Every pool.
     pools: Vec<Pool>,
-    /// Slots of free GPUs inside one domain each, by level.
+    /// Slots of free GPUs inside one domain each, by level: on nodes that no pool has.
     free_slots: Vec<Level>,
+    /// The same on nodes in service of which no GPU is in use, inside one pool each.
+    idle_slots: Vec<Level>,
     /// FGD's fragmentation of free GPUs on serving nodes, by GPUs alone. Absent: no work is seen that says what is of use.
     #[serde(skip_serializing_if = "Option::is_none")]
     fragmented: Option<Fragmented>,
@@ -183,6 +185,7 @@ pub fn fabric(stands: &Stands) -> Fabric {
         levels: stands.levels.iter().map(ToString::to_string).collect(),
         pools: stands.pools.iter().map(|one| pool(stands, one)).collect(),
         free_slots: stands.slots.iter().map(level).collect(),
+        idle_slots: stands.idle.iter().map(level).collect(),
         fragmented: stands.fragmented.map(|found| Fragmented {
             free_before: gpus(found.free.0),
             free_after: gpus(found.free.1),
