@@ -173,6 +173,7 @@ scripts! {
     rename_takes_the_freeze_along
     rename_waits_for_an_answer
     rename_while_an_update_waits
+    renamed_pool_with_hindered_nodes
     replace_in_a_full_reservation
     required_level_has_no_room
     resend_into_a_hidden_reservation

@@ -176,9 +176,12 @@ fn each(
         units.made(slot, before, draft);
         let Some(wish) = wishes.get(&slot.id) else { continue };
         let Some(needs) = meanwhile(view, pool, slot, wish) else { continue };
-        let is_free = wish.consent() == Consent::Standing || is_approved(view, &wish.effects(&thing(pool.name)));
+        // What was emptied for one move is not opened before another that somebody said yes to.
+        let emptied = slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut");
+        let approved = || emptied && is_approved(view, &wish.effects(&thing(pool.name)));
+        let is_free = wish.consent() == Consent::Standing || approved();
         let goes = draft.courses.len() > before.0;
-        let only_labels = matches!(needs, Wish::Dress { remove_starting: false, .. });
+        let only_labels = slot.mark.is_none() && matches!(needs, Wish::Dress { remove_starting: false, .. });
         // Who opens a node that is about to be moved invites work to it.
         if goes && is_free && !only_labels {
             continue;
