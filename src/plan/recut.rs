@@ -10,10 +10,11 @@ use super::objects::loses;
 use super::types::{Reason, Step, WaitingOn, thing};
 use super::view::{Body, PoolView, View};
 use crate::effect::{Action, ClusterAction};
+use crate::fleet::target::Purpose;
 use crate::ids::{PoolName, StepId};
 
 pub fn quotas_follow(view: &View<'_>, draft: &mut Draft) {
-    for pool in view.pools.values().filter(|pool| !shows_the_new_cut(view, pool)) {
+    for pool in view.pools.values().filter(|pool| !is_in_a_tide(pool) && !shows_the_new_cut(view, pool)) {
         let on = thing(pool.name);
         let cuts = |course: &&Course| course.on == on && matches!(course.reason, Reason::Layout { .. });
         let is_cut = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
@@ -27,6 +28,12 @@ pub fn quotas_follow(view: &View<'_>, draft: &mut Draft) {
             (None, None) => {}
         }
     }
+}
+
+/// Whether a tide has some of the pool: then its quotas go with the nodes that change hands, and wait for nothing else.
+fn is_in_a_tide(pool: &PoolView<'_>) -> bool {
+    let of_tide = |purpose: &Purpose| matches!(purpose, Purpose::Lent { .. } | Purpose::Returning { .. });
+    pool.target.parts.iter().any(|part| of_tide(&part.purpose))
 }
 
 /// Whether some node is cut as the pool wants it.
