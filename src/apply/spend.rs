@@ -159,9 +159,11 @@ fn asking_behind<'a>(walk: &Walk<'a>, step: &Step) -> Vec<&'a Step> {
 }
 
 /// The effect is there: what was taken for it is struck out. If that fails, the next plan without it does so. A request
-/// has a generation, which never comes again; and an order to cut is given again until the node shows it.
+/// has a generation, which never comes again; an order to cut is given again until the node shows it, and labels are
+/// taken off again until the slot is let go.
 pub(super) async fn done(walk: &Walk<'_>, step: &Step) {
-    let is_struck_out = !is_request(&step.action) && !matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
+    let again = matches!(step.action, Action::Cluster(ClusterAction::Cut { .. } | ClusterAction::Dress { .. }));
+    let is_struck_out = !is_request(&step.action) && !again;
     if let Some(digest) = walk.approval
         && step.consent == Consent::Asked
         && !step.effects.is_empty()
