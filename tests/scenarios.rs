@@ -127,7 +127,8 @@ scripts! {
     launched_and_never_listed
     launches_name_their_hosts
     leaf_names_are_repeated_in_blocks
-    lent_nodes_are_updated_on_the_way
+    lend_cut_short_and_edited_comes_back
+    lent_nodes_move_with_the_roll_out
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loans_edited_again_and_again
@@ -157,6 +158,7 @@ scripts! {
     quarantine_ends_with_its_node
     quarantined_node_is_missed_in_a_loan
     quarantined_node_moves_its_gang
+    quota_follows_a_replacement_too
     quota_follows_the_first_cut
     quota_follows_the_nodes_of_a_tide
     quota_goes_with_its_nodes

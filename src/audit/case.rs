@@ -308,32 +308,28 @@ impl<'a> Case<'a> {
             _ => None,
         });
         let spec = self.standing().tides.get(tide)?;
-        // An edit asks back as a recall does: a lead before it is due, and never later than the tide itself.
+        let ended = spec.loans.iter().filter(|loan| loan.pool == *pool).filter_map(|loan| self.ended_hard(tide, loan));
+        wanted.chain(ended).max()
+    }
+
+    /// When nobody is asked any more about a loan that an edit ended. An edit asks back as a recall does: a lead before it
+    /// is due, and never later than the tide itself.
+    fn ended_hard(&self, tide: &TideName, loan: &LoanSpec) -> Option<Timestamp> {
+        let spec = self.standing().tides.get(tide)?;
         let lead = |at: Timestamp| at.checked_add(spec.lead.signed()).ok();
         let turns = match self.input.target.tides.get(tide)? {
             Phase::High => None,
             Phase::Low { reclaim_at } => lead(*reclaim_at),
             Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => Some(*due),
         };
-        let ended = spec.loans.iter().filter(|loan| loan.pool == *pool).filter_map(|loan| loan.ended);
-        let ended = ended.filter_map(|at| lead(at)?.min(turns?).checked_sub(spec.hard_at.signed()).ok());
-        wanted.chain(ended).max()
+        lead(loan.ended?)?.min(turns?).checked_sub(spec.hard_at.signed()).ok()
     }
 
     /// Whether an edit took from somebody all that a tide lent him of a pool, so long ago that nobody is asked any more:
     /// what the tide still lends to others is not his.
     pub fn borrowers_time_is_up(&self, at: usize, tide: &TideName, pool: &PoolName, queue: &str) -> bool {
-        let (Some(spec), Some(phase)) = (self.standing().tides.get(tide), self.input.target.tides.get(tide)) else {
-            return false;
-        };
-        let lead = |at: Timestamp| at.checked_add(spec.lead.signed()).ok();
-        let turns = match phase {
-            Phase::High => None,
-            Phase::Low { reclaim_at } => lead(*reclaim_at),
-            Phase::Reclaiming { due, .. } | Phase::HardReclaim { due } => Some(*due),
-        };
-        let hard = |ended: Timestamp| lead(ended)?.min(turns?).checked_sub(spec.hard_at.signed()).ok();
-        let is_over = |loan: &LoanSpec| loan.ended.and_then(hard).is_some_and(|deadline| self.has_come(at, deadline));
+        let Some(spec) = self.standing().tides.get(tide) else { return false };
+        let is_over = |loan: &LoanSpec| self.ended_hard(tide, loan).is_some_and(|deadline| self.has_come(at, deadline));
         let mut his = spec.loans.iter().filter(|loan| loan.pool == *pool && loan.queue == queue).peekable();
         his.peek().is_some() && his.all(is_over)
     }

@@ -135,7 +135,9 @@ fn forgotten<'a>(case: &Case<'a>, tide: &TideName, lent: &Lent) -> Option<&'a No
     known.iter().filter(|loan| nodes(&lent.spec.loans, loan) < nodes(known, loan)).find_map(|loan| {
         let parts = case.input.target.pools.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
         let wanted: u32 = parts.filter(|part| part.layout == loan.layout).map(|part| part.nodes).sum();
-        cut_for(case, loan).nth(usize::try_from(wanted).unwrap_or(usize::MAX))
+        // What is asked back is in no part any more; what is still remembered of it is not forgotten.
+        let known = wanted.max(nodes(&lent.spec.loans, loan));
+        cut_for(case, loan).nth(usize::try_from(known).unwrap_or(usize::MAX))
     })
 }
 

@@ -9,7 +9,7 @@ use super::layout;
 use super::objects::loses;
 use super::types::{Reason, Step, WaitingOn, thing};
 use super::view::{Body, PoolView, View};
-use crate::effect::{Action, ClusterAction};
+use crate::effect::{Action, CloudAction, ClusterAction};
 use crate::fleet::target::Purpose;
 use crate::ids::{PoolName, StepId};
 
@@ -17,8 +17,7 @@ pub fn quotas_follow(view: &View<'_>, draft: &mut Draft) {
     for pool in view.pools.values().filter(|pool| !is_in_a_tide(pool) && !shows_the_new_cut(view, pool)) {
         let on = thing(pool.name);
         let cuts = |course: &&Course| course.on == on && matches!(course.reason, Reason::Layout { .. });
-        let is_cut = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
-        let first = draft.courses.iter().filter(cuts).flat_map(|course| &course.steps).find(is_cut);
+        let first = draft.courses.iter().filter(cuts).flat_map(|course| &course.steps).find(|step| changes(step));
         let first = first.map(|step| step.id.clone());
         let waits = draft.held.iter().find(|held| held.what == on && matches!(held.reason, Reason::Layout { .. }));
         let waits = waits.map(|held| held.waiting_on.clone());
@@ -28,6 +27,12 @@ pub fn quotas_follow(view: &View<'_>, draft: &mut Draft) {
             (None, None) => {}
         }
     }
+}
+
+/// A node is cut anew, or, where it gets another template too, given up for one that will be.
+fn changes(step: &Step) -> bool {
+    let cuts = matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
+    cuts || matches!(step.action, Action::Cloud(CloudAction::Terminate { .. }))
 }
 
 /// Whether a tide has some of the pool: then its quotas go with the nodes that change hands, and wait for nothing else.

@@ -1,7 +1,7 @@
 //! What happens in each slot: filled, waited for, kept, moved, emptied, given up.
 //!
-//! Each slot gets at most one course. What a node in service needs is decided in [`wish`], the most urgent first; what
-//! a slot without one needs follows from how far it is. Budgets are asked in the order of slots, so the same snapshot
+//! Each slot gets one course, and a node that waits to be moved another for what it needs meanwhile. What a node in
+//! service needs is decided in [`wish`], the most urgent first; what a slot without one needs follows from how far it is. Budgets are asked in the order of slots, so the same snapshot
 //! gives the same plan.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ use super::empty::empty_slot;
 use super::kept::{Kept, is_one_by_one};
 use super::later::later;
 use super::launch::Room;
-use super::layout::{self, CutState};
+use super::layout;
 use super::overfull::Overfull;
 use super::rollout::{Candidates, Hour, Rollout, rollout};
 use super::serving::serving;
 use super::steps::held;
 use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
-use super::wish::{Wish, in_service, is_outdated, moves_away, moves_out, wish};
+use super::wish::{Wish, in_service, moves_away, moves_out, wish};
 use crate::effect::marks::is_starting;
 use crate::effect::{Action, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
@@ -39,7 +39,7 @@ pub struct Shared<'k> {
     pub told: BTreeSet<String>,
 }
 
-pub fn plan<'a>(view: &View<'a>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept, draft: &mut Draft) {
+pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept, draft: &mut Draft) {
     let (allowance, room) = (Allowance::default(), Room::new(view, chosen.claims.clone()));
     let mut shared = Shared { allowance, room, kept, passed_over: Kept::new(), told: BTreeSet::new() };
     let mut hour = Hour::new(view);
@@ -52,9 +52,8 @@ pub fn plan<'a>(view: &View<'a>, overfull: &Overfull<'_>, chosen: &Chosen, kept:
                 (wish, _) => wish,
             },
         };
-        let mut wishes: BTreeMap<&SlotId, Wish> =
+        let wishes: BTreeMap<&SlotId, Wish> =
             pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();
-        update_on_the_way(view, pool, &mut wishes, kept, &hour);
         let rollout = rollout(view, pool, &candidates(pool, &wishes, kept), &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
@@ -66,49 +65,6 @@ pub fn plan<'a>(view: &View<'a>, overfull: &Overfull<'_>, chosen: &Chosen, kept:
     }
     if view.input.only_node.is_none() {
         strays(view, draft);
-    }
-}
-
-/// Nodes that are emptied for a tide, or cut for the first time, get the new template on the way, where somebody approved
-/// that and a roll-out would have them all go now. Otherwise they are only cut: a tide waits for no roll-out, and is no
-/// way around its canary, its windows and its budget.
-fn update_on_the_way<'s, 'a>(
-    view: &View<'a>,
-    pool: &'s PoolView<'a>,
-    wishes: &mut BTreeMap<&'s SlotId, Wish>,
-    kept: &Kept,
-    hour: &Hour,
-) {
-    let is_fresh_cut = |wish: &Wish| matches!(wish, Wish::Cut { rollout: false, state: CutState::NotOrdered, .. });
-    let goes_along = |slot: &&SlotView<'_>| {
-        slot.mark.is_none() && wishes.get(&slot.id).is_some_and(is_fresh_cut) && is_outdated(view, pool, slot)
-    };
-    let along: Vec<&SlotId> = pool.slots.iter().filter(goes_along).map(|slot| &slot.id).collect();
-    let on = thing(pool.name);
-    let mut effects = Effects::default();
-    let replaced = |wish: &Wish| wish.clone().with_update();
-    along.iter().for_each(|id| effects.add(&replaced(&wishes[id]).effects(&on)));
-    if along.is_empty() || !is_approved(view, &effects) {
-        return;
-    }
-    let as_rollout = |wish: &Wish| match replaced(wish) {
-        Wish::Replace { reason, pressure, treated, .. } => Wish::Replace { reason, pressure, treated, rollout: true },
-        other => other,
-    };
-    let mut tried = wishes.clone();
-    along.iter().for_each(|id| drop(tried.insert(id, as_rollout(&wishes[id]))));
-    let mut hour = hour.clone();
-    let asked = rollout(view, pool, &candidates(pool, &tried, kept), &mut hour);
-    let waits = |slot: &&SlotView<'_>| {
-        let is_kept = slot.node.is_some_and(|(node, _)| asked.kept.contains_key(node) || kept.contains_key(node));
-        along.contains(&&slot.id) && (is_kept || asked.wait.contains_key(&slot.id))
-    };
-    if pool.slots.iter().any(|slot| waits(&slot)) {
-        return;
-    }
-    for id in along {
-        let wish = replaced(&wishes[id]);
-        wishes.insert(id, wish);
     }
 }
 
