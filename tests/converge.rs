@@ -38,7 +38,10 @@ fn the_demo_converges_from_nothing() {
         if plan.is_empty() {
             return;
         }
-        let opened = open_approval(world, &plan.id.as_str().into(), &plan.effects, "test").now_or_never().unwrap();
+        let opened =
+            open_approval(world, &plan.id.as_str().into(), &plan.effects, std::collections::BTreeMap::new(), "test")
+                .now_or_never()
+                .unwrap();
         println!("   approval {opened:?}");
         let mut tell = |event: tidewright::status::Event| match event.kind {
             tidewright::status::EventKind::Started | tidewright::status::EventKind::Succeeded => {}

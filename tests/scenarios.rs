@@ -128,7 +128,7 @@ scripts! {
     launches_name_their_hosts
     leaf_names_are_repeated_in_blocks
     lend_cut_short_and_edited_comes_back
-    lent_nodes_move_with_the_roll_out
+    lent_nodes_are_updated_on_the_way
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loans_edited_again_and_again

@@ -11,9 +11,11 @@ use super::record::{self, Guard, NotRecorded};
 use super::retry;
 use super::turn::{Memory, Turn};
 use super::walk::Walk;
-use crate::effect::{Action, CloudAction, ClusterAction, Effects, Excess, Head, LedgerChange, Opened, digest_of};
-use crate::ids::{Digest, StepId};
-use crate::plan::{Consent, Plan, Step};
+use crate::effect::{
+    Action, CloudAction, ClusterAction, Effects, Excess, Head, LedgerChange, Opened, Thing, digest_of,
+};
+use crate::ids::{Digest, PoolName, StepId};
+use crate::plan::{Consent, Plan, Step, is_approved_now};
 use crate::provider::World;
 use crate::status::EventKind;
 
@@ -33,9 +35,11 @@ pub async fn open_approval(
     world: World<'_>,
     plan: &Digest,
     effects: &Effects,
+    templates: BTreeMap<PoolName, Digest>,
     by: &str,
 ) -> Result<Opening, ApplyError> {
-    let opened = Opened { effects: effects.digest(), left: effects.clone(), by: by.into(), at: world.clock.now() };
+    let (by, at) = (by.into(), world.clock.now());
+    let opened = Opened { effects: effects.digest(), left: effects.clone(), by, at, templates };
     let change = LedgerChange::Open { digest: plan.clone(), opened };
     match record::swap(world.cluster, &[change], &|_, _| Guard::Go).await {
         Ok(true) => Ok(Opening::Opened),
@@ -63,7 +67,13 @@ pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Re
     if step.effects.is_empty() {
         return prepare(walk, step, memory).await.map(|()| false);
     }
-    let digest = walk.approval.cloned();
+    let digest = match step.consent {
+        Consent::Given => {
+            let head = walk.head().await.map_err(|error| retry::after(walk, step, memory, &error))?;
+            given(walk, step, &head)
+        }
+        _ => walk.approval.cloned(),
+    };
     let guard = |ledger: &crate::effect::Ledger, _| match covered(digest.as_ref(), step, &ledger.head) {
         Ok(true) => Guard::Already,
         Ok(false) => Guard::Go,
@@ -83,6 +93,19 @@ pub(super) async fn pay(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Re
         Err(NotRecorded::Moved(why)) => Err(Turn::End(EventKind::NotApproved { why })),
         Err(error @ NotRecorded::Failed(_)) => Err(error.turn(walk, step, memory)),
     }
+}
+
+/// The approval that a part of a roll-out is paid with, whoever empties its node: that which paid for it already, or the
+/// newest that still covers it.
+fn given(walk: &Walk<'_>, step: &Step, head: &Head) -> Option<Digest> {
+    let purpose = purpose(step);
+    let paid = head.spent.iter().find(|(_, spent)| spent.contains(&purpose)).map(|(digest, _)| digest);
+    let Thing::Pool(pool) = &step.on else { return None };
+    let covers = |(_, opened): &(&Digest, &Opened)| {
+        is_approved_now(walk.input, opened, pool) && step.effects.within(&opened.left).is_ok()
+    };
+    let newest = || head.approvals.iter().filter(covers).max_by_key(|(_, opened)| opened.at);
+    paid.or_else(|| newest().map(|(digest, _)| digest)).cloned()
 }
 
 /// What only prepares is done where what it prepares is approved, beside all that was prepared before it: a node that

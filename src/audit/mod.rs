@@ -22,6 +22,7 @@ mod memory;
 mod money;
 mod moves;
 mod objects;
+mod on_the_way;
 mod others;
 mod owners;
 mod pods;
@@ -121,6 +122,8 @@ const LAWS: &[Law] = &[
     budgets::removals_an_hour,
     budgets::removal_is_approved,
     budgets::health_limit,
+    on_the_way::keeps_the_rollout,
+    on_the_way::given_is_open,
     updates::unavailable,
     updates::idle_and_windows,
     updates::gangs_move_once,

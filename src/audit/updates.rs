@@ -263,7 +263,7 @@ fn begun<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeName>> 
 }
 
 /// Whether one of the windows is open; without any it always is.
-fn is_open(windows: &[Window], zone: &ZoneName, now: Timestamp) -> bool {
+pub fn is_open(windows: &[Window], zone: &ZoneName, now: Timestamp) -> bool {
     let now = zone.zone().to_datetime(now);
     let yesterday = now.date().checked_sub(1.day()).ok();
     let covers = |window: &Window| {

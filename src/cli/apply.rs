@@ -148,7 +148,7 @@ fn go(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
         }
     };
     if let Some(approval) = &approval {
-        open(&session, approval)?;
+        open(&session, approval, &input)?;
     }
     let stop = stop::listen();
     let end = rounds(&session, &options, approval.as_ref(), arguments.until_converged, &stop)?;
@@ -278,9 +278,10 @@ fn has_something_left(approval: &Approval, input: &PlanInput, made: &Plan, word:
 }
 
 /// Writes the approval down, so that every step can spend its part of it.
-pub fn open(session: &Session, approval: &Approval) -> Result<(), u8> {
+pub fn open(session: &Session, approval: &Approval, input: &PlanInput) -> Result<(), u8> {
     let by = who();
-    match block_on(apply::open_approval(session.world(), &approval.plan, &approval.effects, &by)) {
+    let templates = planning::templates(input, &approval.effects);
+    match block_on(apply::open_approval(session.world(), &approval.plan, &approval.effects, templates, &by)) {
         Ok(Opening::Opened) => Ok(()),
         Ok(Opening::Known { left }) => {
             if left != approval.effects {

@@ -114,7 +114,7 @@ fn drain(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let approval = apply::consent(&word, common, &input, &made, &|| page.clone())?;
     session.remember(&change)?;
     if let Some(approval) = &approval {
-        apply::open(&session, approval)?;
+        apply::open(&session, approval, &input)?;
     }
     let until = session.now().checked_add(arguments.wait.signed()).unwrap_or(Timestamp::MAX);
     let end = rounds(&session, &options, approval.as_ref(), until, &stop::listen())?;

@@ -130,6 +130,9 @@ pub struct Opened {
     pub left: Effects,
     pub by: String,
     pub at: Timestamp,
+    /// What the pools whose nodes are replaced were to become: no other version goes by it unless somebody names it again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<PoolName, Digest>,
 }
 
 /// Nothing is done to this, and who says so.

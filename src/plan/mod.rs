@@ -21,6 +21,7 @@ pub mod later;
 pub mod layout;
 pub mod marks;
 pub mod objects;
+pub mod on_the_way;
 pub mod order;
 pub mod others;
 pub mod overfull;

@@ -18,6 +18,7 @@ use super::wish::{Wish, cut_wish};
 use crate::effect::{
     Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Treated, Verb, is_silent,
 };
+use crate::fleet::updates::When;
 use crate::ids::{NodeName, StepId, Uid};
 use crate::observed::PodSeen;
 
@@ -114,6 +115,9 @@ pub fn serving(
     if partly.is_none() {
         tail(view, pool, slot, node, wish, &mut made, next);
     }
+    if wish.is_on_the_way() && pool.spec.updates.when == When::Drain {
+        made.steps.iter_mut().filter(|step| moves_machine(step)).for_each(|step| step.consent = Consent::Given);
+    }
     let course = Course {
         on: on.clone(),
         nodes: vec![node.clone()],
@@ -139,6 +143,11 @@ pub fn serving(
             }
         }
     }
+}
+
+/// Whether a step is of a roll-out, whoever empties the node.
+fn moves_machine(step: &Step) -> bool {
+    step.effects.0.keys().any(|key| matches!(key.verb, Verb::Terminate | Verb::Launch))
 }
 
 /// Whether slices that must stay up keep a node where it is; else they are taken away with it.

@@ -14,6 +14,7 @@ use super::kept::{Kept, is_one_by_one};
 use super::later::later;
 use super::launch::Room;
 use super::layout;
+use super::on_the_way;
 use super::overfull::Overfull;
 use super::rollout::{Candidates, Hour, Rollout, rollout};
 use super::serving::serving;
@@ -52,8 +53,9 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
                 (wish, _) => wish,
             },
         };
-        let wishes: BTreeMap<&SlotId, Wish> =
+        let mut wishes: BTreeMap<&SlotId, Wish> =
             pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();
+        on_the_way::update(view, pool, &mut wishes, kept, &hour);
         let rollout = rollout(view, pool, &candidates(pool, &wishes, kept), &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
@@ -81,7 +83,7 @@ fn meanwhile(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, wish: &W
 }
 
 /// The slots of a pool, as a roll-out looks at them.
-fn candidates<'s, 'a>(
+pub fn candidates<'s, 'a>(
     pool: &'s PoolView<'a>,
     wishes: &'s BTreeMap<&SlotId, Wish>,
     kept: &'s Kept,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stands::Stands;
 use crate::compile::cuts;
-use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing};
+use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::PoolTarget;
 use crate::fleet::{Change, Target};
@@ -259,6 +259,9 @@ pub enum Consent {
     Standing,
     /// An approval has to cover its effects.
     Asked,
+    /// Part of a roll-out that somebody approved, done where a tide empties the node anyway: it is paid with that
+    /// approval, which is open, and nobody is asked again.
+    Given,
 }
 
 /// Something that is wanted and not done.
@@ -500,6 +503,21 @@ pub fn asks(input: &PlanInput, step: &Step) -> bool {
         is_request && input.ledger.head.spent.values().flatten().any(|purpose| *purpose == request)
     };
     step.consent == Consent::Asked && !step.effects.is_empty() && !paid()
+}
+
+/// What the pools whose nodes these effects give up are to become: an approval of them is one of that.
+pub fn templates(input: &PlanInput, effects: &Effects) -> BTreeMap<PoolName, Digest> {
+    let pools = effects.0.keys().filter_map(|key| match (&key.verb, &key.on) {
+        (Verb::Terminate, Thing::Pool(pool)) => Some(pool),
+        _ => None,
+    });
+    pools.filter_map(|pool| Some((pool.clone(), input.desired.pools.get(pool)?.template.digest.clone()))).collect()
+}
+
+/// Whether an approval was given for what the pool's nodes are to become now.
+pub fn is_approved_now(input: &PlanInput, opened: &Opened, pool: &PoolName) -> bool {
+    let wanted = input.desired.pools.get(pool).map(|pool| &pool.template.digest);
+    wanted.is_some() && opened.templates.get(pool) == wanted
 }
 
 /// The newest approval, given before, that still covers all of this plan that asks for one.

@@ -142,10 +142,8 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     let cut = cut_wish(view, pool, slot);
     let outdated = is_outdated(view, pool, slot);
     if let Some(cut) = cut {
-        // What a tide empties is only cut: a new template is the roll-out's, with its budget, its hours and its approval.
-        let begun = slot.mark.as_ref().is_some_and(|mark| mark.why == "replace");
-        let moves = outdated && (cut.is_rollout() || begun);
-        return Some(if moves { cut.with_update() } else { cut });
+        // What a tide empties is only cut, unless the roll-out would have it go too.
+        return Some(if outdated && cut.is_rollout() { cut.with_update() } else { cut });
     }
     if outdated {
         let idle_only = pool.spec.updates.when == When::Idle;
@@ -237,7 +235,7 @@ fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
     }
 }
 
-fn is_outdated(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
+pub fn is_outdated(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
     let Some((_, instance)) = slot.instance else { return false };
     let wanted = view.input.desired.pools.get(pool.name).map(|objects| &objects.template);
     wanted.is_some_and(|wanted| {
@@ -305,13 +303,18 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
 
 impl Wish {
     /// A node that is emptied to be cut anew is replaced instead, by one with the template that is wanted now.
-    fn with_update(self) -> Self {
+    pub fn with_update(self) -> Self {
         match self {
             Self::Cut { reason, pressure, state: CutState::NotOrdered, rollout, .. } => {
                 Self::Replace { reason, pressure, treated: None, rollout }
             }
             other => other,
         }
+    }
+
+    /// Whether a tide empties the node, and it moves to another template on the way.
+    pub fn is_on_the_way(&self) -> bool {
+        matches!(self, Self::Replace { reason: Reason::Lent { .. }, .. })
     }
 
     /// Whether the pool's update budget decides when.

@@ -24,7 +24,7 @@ use crate::apply::{ApplyError, Patience, Report, StopSignal, apply, open_approva
 use crate::audit::{Audited, audit};
 use crate::fleet::{Fleet, Target};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, SlotId};
-use crate::plan::{PlanInput, WaitingOn, plan};
+use crate::plan::{PlanInput, WaitingOn, plan, templates};
 use crate::provider::sim::{Operator, Sim};
 use crate::provider::{Cloud, World};
 use crate::round::{Options, input};
@@ -397,8 +397,10 @@ impl Bench {
         let looked = self.look()?;
         // By the plan, as the command line does: the same change asked for another day is another word.
         let (digest, effects) = (Digest::from(looked.plan.id.as_str()), &looked.plan.effects);
+        let templates = templates(&looked.input, effects);
         let opened = loop {
-            let opened = drive(open_approval(self.sim.world(), &digest, effects, "a person"), || self.sim.crashed());
+            let opening = open_approval(self.sim.world(), &digest, effects, templates.clone(), "a person");
+            let opened = drive(opening, || self.sim.crashed());
             match opened {
                 Some(opened) => break opened,
                 None => self.sim.recover(),

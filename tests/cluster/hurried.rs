@@ -155,7 +155,9 @@ impl Hurried {
         block(async {
             if let Some(digest) = &digest {
                 let effects = made.effects_but_for_approval();
-                apply::open_approval(self.world(), digest, &effects, "bench").await.unwrap();
+                apply::open_approval(self.world(), digest, &effects, std::collections::BTreeMap::new(), "bench")
+                    .await
+                    .unwrap();
             }
             let stop = StopSignal::default();
             let patience = Patience { per_wait, total: None, poll: Duration::secs(5), concurrency: 8, stop: &stop };

@@ -10,7 +10,7 @@ use crate::provider::Class;
 /// Approves this many launches of the pool.
 fn approve(world: &Fake, launches: u32) -> Digest {
     let effects = Effects::one(Verb::Launch, Thing::Pool("train".into()), Amount::count(launches));
-    let opened = run(open_approval(world.world(), &effects.digest(), &effects, "ada"));
+    let opened = run(open_approval(world.world(), &effects.digest(), &effects, BTreeMap::new(), "ada"));
     assert_eq!(opened, Ok(Opening::Opened));
     effects.digest()
 }
@@ -67,7 +67,10 @@ fn a_cut_that_is_ordered_again_is_paid_for_once() {
     let world = Fake::new();
     world.node("a", |_| {});
     let effects = Effects::one(Verb::Cut, Thing::Pool("train".into()), Amount::count(1));
-    assert_eq!(run(open_approval(world.world(), &effects.digest(), &effects, "ada")), Ok(Opening::Opened));
+    assert_eq!(
+        run(open_approval(world.world(), &effects.digest(), &effects, BTreeMap::new(), "ada")),
+        Ok(Opening::Opened)
+    );
     let cut = |flip| {
         let laid_out =
             crate::effect::LaidOut { labels: BTreeMap::new(), allocatable: BTreeMap::new(), absent: Vec::new() };
@@ -102,10 +105,10 @@ fn an_approval_never_opens_again_and_is_of_its_own_effects() {
     let digest = approve(&world, 1);
     approved(&world, vec![asked_launch(0, 1)], &digest);
     let effects = Effects::one(Verb::Launch, Thing::Pool("train".into()), Amount::count(1));
-    let again = run(open_approval(world.world(), &digest, &effects, "ada"));
+    let again = run(open_approval(world.world(), &digest, &effects, BTreeMap::new(), "ada"));
     assert_eq!(again, Ok(Opening::Known { left: Effects::default() }));
     assert_eq!(left(&world, &digest), 0);
-    let another = run(open_approval(world.world(), &"another".into(), &effects, "ada"));
+    let another = run(open_approval(world.world(), &"another".into(), &effects, BTreeMap::new(), "ada"));
     assert_eq!(another.unwrap(), Opening::Opened, "the same change asked for another day is another approval");
 }
 
@@ -186,7 +189,7 @@ fn another_change_of_the_same_object_is_another_purpose() {
         asked(step("apply:vision", Action::Cluster(ClusterAction::Apply(object))), Verb::Apply)
     };
     let effects = apply(1).effects;
-    run(open_approval(world.world(), &effects.digest(), &effects, "ada")).unwrap();
+    run(open_approval(world.world(), &effects.digest(), &effects, BTreeMap::new(), "ada")).unwrap();
     assert!(approved(&world, vec![apply(1)], &effects.digest()).report.is_done());
     let ran = approved(&world, vec![apply(2)], &effects.digest());
     assert_eq!(ran.report.not_approved.len(), 1);
@@ -204,7 +207,7 @@ fn queue(value: u32) -> Step {
 fn what_was_paid_and_done_is_paid_for_anew_when_it_is_asked_for_again() {
     let world = Fake::new();
     let effects = queue(1).effects;
-    run(open_approval(world.world(), &effects.digest(), &effects, "ada")).unwrap();
+    run(open_approval(world.world(), &effects.digest(), &effects, BTreeMap::new(), "ada")).unwrap();
     assert!(approved(&world, vec![queue(1)], &effects.digest()).report.is_done());
     let ran = approved(&world, vec![queue(1)], &effects.digest());
     assert_eq!(why(&ran, "apply:vision"), "apply pool/train 1 where 0 is left of the approval");
@@ -216,7 +219,7 @@ fn what_was_paid_and_is_wanted_no_more_is_done() {
     for polls in 0.. {
         let world = Fake::new();
         let effects = queue(1).effects;
-        run(open_approval(world.world(), &effects.digest(), &effects, "ada")).unwrap();
+        run(open_approval(world.world(), &effects.digest(), &effects, BTreeMap::new(), "ada")).unwrap();
         let (now, once, stop) = (input(&world), plan(vec![queue(1)]), StopSignal::default());
         let (patience, mut tell) = (patience(&stop), |_| {});
         let digest = effects.digest();

@@ -66,7 +66,8 @@ fn a_removal_of_many_nodes_needs_an_open_approval() {
     let opened = |count: u32| {
         let mut bench = removing(3);
         let left = Effects::one(Verb::Terminate, pool("train"), Amount::count(count));
-        let opened = Opened { effects: left.digest(), left, by: "ana".into(), at: bench.input.now };
+        let opened =
+            Opened { effects: left.digest(), left, by: "ana".into(), at: bench.input.now, templates: BTreeMap::new() };
         bench.input.ledger.head.approvals.insert(digest(b"x"), opened);
         bench
     };

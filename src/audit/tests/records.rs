@@ -96,7 +96,13 @@ fn only_a_person_turns_a_tide_that_has_no_guard() {
 fn what_a_person_or_apply_writes_is_in_no_plan() {
     let at = Bench::empty(NOON).input.now;
     let freeze = Freeze { scope: Scope::Fleet, by: "x".into(), at, reason: "x".into(), all: false };
-    let opened = Opened { effects: digest(b"x"), left: Effects::default(), by: "x".into(), at };
+    let opened = Opened {
+        effects: digest(b"x"),
+        left: Effects::default(),
+        by: "x".into(),
+        at,
+        templates: std::collections::BTreeMap::new(),
+    };
     for change in [
         LedgerChange::Thaw(Scope::Fleet),
         LedgerChange::Freeze(freeze),

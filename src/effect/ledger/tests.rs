@@ -206,7 +206,13 @@ fn an_approval_is_opened_once_and_spent() {
     let effects = |count| Effects::one(Verb::Terminate, Thing::Pool("train".into()), Amount::count(count));
     let open = LedgerChange::Open {
         digest: digest(b"x"),
-        opened: Opened { effects: effects(2).digest(), left: effects(2), by: "ana".into(), at: at(0) },
+        opened: Opened {
+            effects: effects(2).digest(),
+            left: effects(2),
+            by: "ana".into(),
+            at: at(0),
+            templates: BTreeMap::new(),
+        },
     };
     let mut ledger = after(std::slice::from_ref(&open));
     let (digest, purpose) = (|| digest(b"x"), |name: &str| name.to_string());

@@ -37,7 +37,7 @@ fn what_names_a_pool_names_it_anew() {
     let mut ledger = kept("train", "a");
     let digest: Digest = "d".into();
     let left = Effects::one(Verb::Launch, Thing::Pool(pool("train")), Amount::count(2));
-    let opened = Opened { effects: digest.clone(), left, by: "ana".into(), at: at(THEN) };
+    let opened = Opened { effects: digest.clone(), left, by: "ana".into(), at: at(THEN), templates: BTreeMap::new() };
     let spend = |purpose: &str| LedgerChange::Spend {
         digest: "d".into(),
         purpose: purpose.into(),

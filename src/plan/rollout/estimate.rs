@@ -29,7 +29,7 @@ pub(super) struct Pace<'c> {
 }
 
 /// The removals of the last hour and those that estimates have promised, for all pools together: the fleet's limit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Hour {
     allowed: usize,
     removed: Vec<Timestamp>,

@@ -210,6 +210,8 @@ enum Consent {
     Standing,
     /// An approval has to cover it.
     Asked,
+    /// An approval that is open covers it, and it is paid with that.
+    Given,
 }
 
 /// An upper bound.
@@ -468,6 +470,7 @@ fn step(step: &plan::Step, words: &Words<'_>) -> Step {
         consent: match step.consent {
             Said::Standing => Consent::Standing,
             Said::Asked => Consent::Asked,
+            Said::Given => Consent::Given,
         },
     }
 }

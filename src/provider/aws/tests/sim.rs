@@ -1,6 +1,7 @@
 //! The same stories and those that only the simulated EC2 can tell: tokens, reservations, blocks, want of capacity, lost
 //! answers. Its endpoint runs beside the provider, on a port of loopback.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -357,7 +358,7 @@ fn the_demo_converges_over_the_wire_and_then_nothing_more_is_asked_for() {
             assert!(rounds < 12, "{:#?}", made.held);
             let audited = audit(&input, made).unwrap_or_else(|wrong| panic!("{wrong:?}"));
             let approval = Digest::from(audited.id.as_str());
-            open_approval(world, &approval, &audited.effects, "a person").await.unwrap();
+            open_approval(world, &approval, &audited.effects, BTreeMap::new(), "a person").await.unwrap();
             let stop = StopSignal::default();
             let patience = Patience {
                 per_wait: Duration::minutes(20),
