@@ -126,6 +126,7 @@ scripts! {
     kueues_file_needs_a_change
     launched_and_never_listed
     launches_name_their_hosts
+    layout_edited_by_night_keeps_its_queue
     leaf_names_are_repeated_in_blocks
     lend_cut_short_and_edited_comes_back
     lent_nodes_are_updated_on_the_way
@@ -214,6 +215,7 @@ scripts! {
     throttled_calls_are_repeated
     tide_is_no_way_around_a_roll_out
     tide_lends_and_reclaims
+    tide_lends_what_nobody_uses
     tier_is_ranked_anew
     turn_of_the_tide_approves_nothing_else
     two_blocks_take_two_offers

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::gpus;
-use crate::effect::marks::{CORDON, MIG_CONFIG, Mark, PLUGIN_CONFIG, is_starting};
-use crate::effect::{LaidOut, Ledger, allocatable_is};
+use crate::effect::marks::{CORDON, HANDS_OFF, MIG_CONFIG, Mark, PLUGIN_CONFIG, is_starting};
+use crate::effect::{Freeze, LaidOut, Ledger, Scope, allocatable_is};
 use crate::fleet::Target;
 use crate::fleet::handing::{CutSeen, Cuts};
 use crate::ids::{InstanceId, LayoutName, NodeName, WorkloadUid};
@@ -21,6 +21,7 @@ pub fn seen(target: &Target, ledger: &Ledger, cluster: &ClusterSeen, now: Timest
         return Cuts::new();
     }
     let mut work = work(cluster, now);
+    let mut units = units(cluster, now);
     let by_instance: BTreeMap<&InstanceId, (&NodeName, &NodeSeen)> =
         nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node)))).collect();
     let pools = recut.map(|(name, pool)| {
@@ -35,7 +36,10 @@ pub fn seen(target: &Target, ledger: &Ledger, cluster: &ClusterSeen, now: Timest
                     closed: is_closed(node),
                     // One that was never cut, and is new or only claimed, was in no tide.
                     fresh: is_starting(node) || (slot.node.is_some() && is_never_cut(node)),
+                    kept: is_kept(ledger, name, node),
+                    out: ledger.head.quarantined.contains_key(name) || ledger.head.drains.contains_key(name),
                     work: work.remove(name).unwrap_or_default(),
+                    units: units.remove(name).into_iter().flatten().map(|(unit, lost)| (unit.into(), lost)).collect(),
                 },
                 // What one read does not show may well be there, as it was.
                 None if slot.is_something() && cluster.nodes.gap().is_some() => {
@@ -67,6 +71,27 @@ fn work(cluster: &ClusterSeen, now: Timestamp) -> BTreeMap<&NodeName, BTreeMap<S
     found
 }
 
+/// What each gang on a node, or pod by itself, would lose if it had to go: a gang counts whole on each of its nodes.
+fn units(cluster: &ClusterSeen, now: Timestamp) -> BTreeMap<&NodeName, BTreeMap<&str, u64>> {
+    let mut found: BTreeMap<&NodeName, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
+    for pod in cluster.pods.seen().iter().filter(|pod| pod.counts()) {
+        let Some(node) = &pod.node else { continue };
+        let gang = pod.workload.as_ref().map(WorkloadUid::as_str).or(pod.gang.as_ref().map(|gang| &*gang.0));
+        let unit = gang.unwrap_or(pod.uid.as_str());
+        let gpus: i64 =
+            pod.requests.iter().filter(|(name, _)| name.as_str().starts_with("nvidia.com/")).map(|(_, n)| n).sum();
+        let since = pod.saved.max(pod.started).map_or(0, |at| now.duration_since(at).as_secs());
+        // Whoever has just begun is disturbed all the same.
+        *lost.entry(unit).or_default() += u64::try_from(gpus.saturating_mul(since)).unwrap_or(0).max(1);
+        found.entry(node).or_default().insert(unit, 0);
+    }
+    for (unit, lose) in found.values_mut().flatten() {
+        *lose = lost.get(unit).copied().unwrap_or_default();
+    }
+    found
+}
+
 /// The layout that a node's labels say it has; one that was never cut has the layout that it shows.
 pub fn current<'a>(layouts: &'a BTreeMap<LayoutName, LaidOut>, node: &NodeSeen) -> Option<&'a LayoutName> {
     let has = |laid_out: &LaidOut| laid_out.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
@@ -79,6 +104,12 @@ pub fn current<'a>(layouts: &'a BTreeMap<LayoutName, LaidOut>, node: &NodeSeen) 
 pub fn is_never_cut(node: &NodeSeen) -> bool {
     let untouched = |key: &str| node.labels.get(key).is_none_or(|value| value == "all-disabled");
     untouched(MIG_CONFIG) && untouched(PLUGIN_CONFIG)
+}
+
+/// Whether a person said that nothing is done to this node.
+fn is_kept(ledger: &Ledger, name: &NodeName, node: &NodeSeen) -> bool {
+    let frozen = |freeze: &Freeze| freeze.scope == Scope::Node(name.clone());
+    node.annotation(HANDS_OFF).is_some() || ledger.head.frozen.iter().any(frozen)
 }
 
 /// Whether we keep it empty for a cut.

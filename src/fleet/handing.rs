@@ -25,8 +25,14 @@ pub struct CutSeen {
     pub closed: bool,
     /// It was never lent: how it is cut says nothing yet.
     pub fresh: bool,
+    /// Somebody keeps it as it is.
+    pub kept: bool,
+    /// Somebody, or its health, keeps it out of service.
+    pub out: bool,
     /// What the work of each queue that has some on it would lose, in GPU-seconds.
     pub work: BTreeMap<String, u64>,
+    /// What each gang, or pod by itself, that stands on it would lose as a whole, in GPU-seconds.
+    pub units: BTreeMap<String, u64>,
 }
 
 impl Fleet {

@@ -436,7 +436,7 @@ pub fn loses(input: &PlanInput, wanted: &Object) -> BTreeSet<PoolName> {
 
 /// Whether a tide takes something from this object now. A lender's queue has less only as its nodes are handed over, and
 /// then the cohort of who gets them has more; by night too, whatever else lowers it is somebody's edit.
-fn hands_over(input: &PlanInput, key: &ObjectKey) -> bool {
+pub fn hands_over(input: &PlanInput, key: &ObjectKey) -> bool {
     let Thing::Quota(lender) = thing_of(input, key) else { return true };
     let standing = &input.target.standing;
     let seen = input.observed.cluster.objects.seen();
