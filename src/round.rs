@@ -49,6 +49,7 @@ pub async fn input(
     options: &Options,
 ) -> Result<PlanInput, ProviderError> {
     let (mut ledger, _) = world.cluster.ledger().await?;
+    ledger.settle_exchanges();
     let renamed = ledger.take_names(fleet.pools.iter().map(|(name, pool)| (name, pool.renamed_from.as_ref())));
     let now = options.at.unwrap_or_else(|| world.clock.now());
     let guards = guards(fleet, world.meter).await;

@@ -137,6 +137,7 @@ stories! {
         fallen_back
         forgotten
         grown
+        machines_change_places
         maintained
         moved_between_pools
         never_joined

@@ -97,6 +97,44 @@ fn place_tells_where_pools_stand_why_and_what_would_be_better() {
     assert_eq!(out.contains("Moves that pay for themselves"), moved > 0, "{out}");
 }
 
+/// Holds what a verb says against its published schema.
+fn is_as_published(schema: &str, said: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/output").join(schema);
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::draft7::new(&schema).unwrap();
+    let value: Value = serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert_eq!(errors, Vec::<String>::new(), "{said}");
+    // One that takes anything would say nothing.
+    for wrong in [serde_json::json!({"format_version": "1.0"}), serde_json::json!([value.clone()])] {
+        assert!(!validator.is_valid(&wrong));
+    }
+    let mut newer = value.clone();
+    newer["format_version"] = "2.0".into();
+    assert!(!validator.is_valid(&newer));
+    value
+}
+
+#[test]
+fn json_of_place_pack_and_hardware_matches_its_published_schema() {
+    let directory = declared();
+    let said = |arguments: &[&str]| run(directory.path(), &[arguments, &["--output", "json"]].concat()).out;
+    let placed = is_as_published("place.schema.json", &said(&["place"]));
+    assert_eq!(placed["hosts"].as_array().unwrap().len(), 12);
+    let fits = is_as_published("place.schema.json", &said(&["place", "--gpus", "16", "--together", "leaf"]));
+    let never = is_as_published("place.schema.json", &said(&["place", "--gpus", "640"]));
+    assert_eq!((&fits["answer"]["fits"], &never["answer"]["fits"]), (&true.into(), &false.into()));
+    let all = is_as_published("hardware.schema.json", &said(&["hardware"]));
+    assert!(all["types"].as_array().unwrap().len() > 40);
+    for name in ["p5.48xlarge", "h100-sxm", "mi300x"] {
+        is_as_published("hardware.schema.json", &said(&["hardware", name]));
+    }
+    let layouts = layouts();
+    let packed =
+        run(layouts.path(), &["pack", "--demand", "1g.10gb=40,3g.40gb=6", "--pool", "serve", "--output", "json"]);
+    assert_eq!(is_as_published("pack.schema.json", &packed.out)["pool"], "serve");
+}
+
 #[test]
 fn place_tells_where_a_gang_goes_or_why_it_does_not() {
     let directory = declared();
@@ -181,8 +219,8 @@ fn the_map_of_a_plan_and_place_tell_what_changes() {
     assert!(out.contains("Moves that pay for themselves"), "{out}");
 }
 
-#[test]
-fn pack_writes_a_layout_that_the_language_takes() {
+/// The demo cluster, whose pool serve is cut.
+fn layouts() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("clusters/demo")).unwrap() {
         let file = file.unwrap();
@@ -190,6 +228,12 @@ fn pack_writes_a_layout_that_the_language_takes() {
             std::fs::copy(file.path(), directory.path().join(file.file_name())).unwrap();
         }
     }
+    directory
+}
+
+#[test]
+fn pack_writes_a_layout_that_the_language_takes() {
+    let directory = layouts();
     let run = |arguments: &[&str]| run(directory.path(), arguments);
     let Answer { code, out, err } = run(&["pack", "--demand", "1g.10gb=40,3g.40gb=6", "--pool", "serve"]);
     assert!(code == 0 && out.contains("kind: GpuLayout") && err.contains("layout: serve-slices"), "{out}{err}");

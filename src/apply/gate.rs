@@ -223,7 +223,11 @@ fn owned<'s>(
         // A tag keeps the name that the pool had at the launch: a name that no pool has now is one that was changed.
         let known = walk.input.ledger.pools.get(&tag.slot.pool);
         let renamed = !known.is_some_and(PoolLedger::is_something);
-        tag.fleet == walk.fleet && tag.slot.index == slot.index && (tag.slot.pool == slot.pool || renamed)
+        let is_own = tag.slot.index == slot.index && (tag.slot.pool == slot.pool || renamed);
+        // One that changed places says what it was launched for.
+        let planned = walk.planned(slot);
+        let made_for = planned.made_for.as_ref().filter(|_| planned.instance.as_ref() == Some(instance));
+        tag.fleet == walk.fleet && made_for.map_or(is_own, |made_for| *made_for == tag.slot)
     });
     if is_ours { Ok(found) } else { Err(dropped(format!("{instance} does not carry the tag of {slot}"))) }
 }
@@ -294,6 +298,8 @@ fn only_notes(action: &Action) -> bool {
             | LedgerChange::Closed { .. }
             | LedgerChange::Forgotten { .. }
             | LedgerChange::Renamed { .. }
+            | LedgerChange::Exchanged { .. }
+            | LedgerChange::ExchangeOver { .. }
     )
 }
 

@@ -6,8 +6,8 @@
 
 use super::record::{Guard, NotRecorded};
 use super::walk::Walk;
-use crate::effect::{Ledger, LedgerChange, Part, PoolLedger, Slot};
-use crate::ids::{PoolName, SlotId};
+use crate::effect::{Exchange, Ledger, LedgerChange, Part, PoolLedger, Slot};
+use crate::ids::{InstanceId, PoolName, SlotId};
 use crate::provider::PartValue;
 
 pub(super) fn of(walk: &Walk<'_>, change: &LedgerChange, now: &Ledger) -> Guard {
@@ -23,6 +23,21 @@ pub(super) fn of(walk: &Walk<'_>, change: &LedgerChange, now: &Ledger) -> Guard 
             let found = now.slot(slot).cloned().unwrap_or_default();
             go_or(slot_moved(change, slot, &walk.planned(slot), &found, now))
         }
+        LedgerChange::Exchange { slot, gives, takes, .. } => {
+            let found = now.slot(slot).cloned().unwrap_or_default();
+            match found.exchange {
+                Some(_) if found.instance.as_ref() == Some(&takes.instance) => Guard::Already,
+                _ => go_or((!gives_machine(&found, gives, &walk.planned(slot))).then(|| is_another(slot))),
+            }
+        }
+        LedgerChange::Exchanged { slot, gives, takes, .. } => {
+            let found = now.slot(slot).cloned().unwrap_or_default();
+            match found.instance.as_ref() {
+                Some(held) if *held == takes.instance => Guard::Already,
+                Some(held) if held == gives && found.intent.is_none() => Guard::Go,
+                _ => Guard::No(is_another(slot)),
+            }
+        }
         LedgerChange::Forgotten { pool } => go_or(launches_since(pool, &walk.input.ledger, now)),
         LedgerChange::Reserved { reservation, id } => {
             let held = now.head.reservations.get(reservation).and_then(|held| held.id.as_ref());
@@ -37,6 +52,46 @@ pub(super) fn of(walk: &Walk<'_>, change: &LedgerChange, now: &Ledger) -> Guard 
         }
         _ => Guard::Go,
     }
+}
+
+/// Whether a slot still has, and may give, the machine that it was to give.
+fn gives_machine(found: &Slot, gives: &InstanceId, planned: &Slot) -> bool {
+    found.instance.as_ref() == Some(gives)
+        && found.exchange.is_none()
+        && found.intent.is_none()
+        && !found.leaving
+        && found.generation == planned.generation
+}
+
+fn is_another(slot: &SlotId) -> String {
+    format!("{slot} is not as the plan saw it")
+}
+
+/// What an exchange rests on in the part that is not written: read just before, because a part is swapped alone. Whoever
+/// changes that part between the two is found by the next plan.
+pub(super) async fn other_side(walk: &Walk<'_>, change: &LedgerChange) -> Result<(), NotRecorded> {
+    let (fits, name) = match change {
+        LedgerChange::Exchange { with, takes, .. } => {
+            let other = walk.slot(with).await.map_err(NotRecorded::Failed)?;
+            (gives_machine(&other, &takes.instance, &walk.planned(with)), with)
+        }
+        LedgerChange::Exchanged { slot, with, gives, takes } => {
+            let first = walk.slot(with).await.map_err(NotRecorded::Failed)?;
+            let is_noted = |note: &Exchange| note.with == *slot && note.gave.instance == takes.instance;
+            (first.exchange.as_ref().is_some_and(is_noted) && first.instance.as_ref() == Some(gives), slot)
+        }
+        LedgerChange::ExchangeOver { slot, keeps } => {
+            let found = walk.slot(slot).await.map_err(NotRecorded::Failed)?;
+            let Some(note) = found.exchange else { return Ok(()) };
+            let other = walk.slot(&note.with).await.map_err(NotRecorded::Failed)?.instance;
+            let is_given = other.as_ref() == Some(&note.gave.instance);
+            let is_left = other.is_some() && other == found.instance;
+            let took_back = note.gave.instance == *keeps;
+            (if took_back { !is_given && !is_left } else { is_given && found.instance.as_ref() == Some(keeps) }, slot)
+        }
+        _ => return Ok(()),
+    };
+    if fits { Ok(()) } else { Err(NotRecorded::Moved(is_another(name))) }
 }
 
 fn go_or(moved: Option<String>) -> Guard {
@@ -92,6 +147,9 @@ pub(super) async fn rename(walk: &Walk<'_>, from: &PoolName, to: &PoolName) -> R
     let PartValue::Pool(Some(moved)) = old_value else { return Ok(false) };
     if !moved.is_something() {
         return Ok(false);
+    }
+    if let Some((index, _)) = moved.slots.iter().find(|(_, slot)| slot.exchange.is_some()) {
+        return Err(NotRecorded::Moved(format!("{from}/{index} changes places with another slot")));
     }
     if let Some(index) = moved.unanswered() {
         return Err(NotRecorded::Moved(format!("{from}/{index} has a request that nobody answered")));

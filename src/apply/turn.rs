@@ -256,7 +256,10 @@ async fn remember(walk: &Walk<'_>, step: &Step, memory: &mut Memory, change: &Le
             let guard = |ledger: &Ledger, _| if is_counted(ledger, slot, at) { Guard::Already } else { Guard::Go };
             walk.record(&[change], &guard).await
         }
-        _ => walk.record(std::slice::from_ref(change), &|ledger, _| guards::of(walk, change, ledger)).await,
+        _ => match guards::other_side(walk, change).await {
+            Ok(()) => walk.record(std::slice::from_ref(change), &|ledger, _| guards::of(walk, change, ledger)).await,
+            Err(moved) => Err(moved),
+        },
     };
     match recorded {
         Ok(_) => Ok(()),

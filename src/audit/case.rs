@@ -141,6 +141,17 @@ impl<'a> Case<'a> {
         self.reasons[at]
     }
 
+    /// The nodes that a step acts on.
+    pub fn nodes_of_step(&self, at: usize) -> Vec<NodeName> {
+        let acts = subjects(&self.node_of, &self.steps[at].action);
+        let node = |subject: Subject| match subject {
+            Subject::Node(node) => Some(node),
+            _ => None,
+        };
+        let waits = matches!(self.steps[at].action, Action::Await(_));
+        if waits { Vec::new() } else { acts.into_iter().filter_map(node).collect() }
+    }
+
     /// The steps that act on something.
     pub fn on(&self, subject: &Subject) -> &[usize] {
         self.on.get(subject).map_or(&[], Vec::as_slice)
@@ -389,6 +400,9 @@ pub fn slot(action: &Action) -> Option<&SlotId> {
             | LedgerChange::Claimed { slot, .. }
             | LedgerChange::Unclaimed { slot }
             | LedgerChange::Closed { slot }
+            | LedgerChange::Exchange { slot, .. }
+            | LedgerChange::Exchanged { slot, .. }
+            | LedgerChange::ExchangeOver { slot, .. }
             | LedgerChange::Treated { slot, .. } => Some(slot),
             _ => None,
         },

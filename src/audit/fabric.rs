@@ -21,12 +21,24 @@ const APART: &str = "pools that keep apart stay apart";
 /// Where a node hangs, from the top; none where nobody says.
 type Path = Vec<Option<String>>;
 
-/// Every claim of the plan.
+/// Every claim of the plan, and every machine that a slot takes for its own.
 fn claims<'c, 'a>(case: &'c Case<'a>) -> impl Iterator<Item = (usize, &'a SlotId, &'a NodeName)> + use<'c, 'a> {
-    case.each().filter_map(|(at, step)| match &step.action {
-        Action::Record(LedgerChange::Claimed { slot, node }) => Some((at, slot, node)),
-        _ => None,
+    case.each().flat_map(|(at, step)| match &step.action {
+        Action::Record(LedgerChange::Claimed { slot, node }) => vec![(at, slot, node)],
+        Action::Record(LedgerChange::Exchange { slot, with, gives, takes }) => {
+            let both = [(slot, &takes.instance), (with, gives)];
+            both.into_iter().filter_map(|(slot, id)| Some((at, slot, case.node_of(id)?))).collect()
+        }
+        _ => Vec::new(),
     })
+}
+
+/// The slots that give their machine away with a step.
+fn gives(action: &Action) -> Vec<&SlotId> {
+    match action {
+        Action::Record(LedgerChange::Exchange { slot, with, .. }) => vec![slot, with],
+        _ => Vec::new(),
+    }
 }
 
 /// The nodes of one pool.
@@ -46,9 +58,10 @@ fn members(case: &Case<'_>) -> BTreeMap<PoolName, Members> {
     pools.retain(|pool| placement(case, pool).is_some() || !distances(case, pool).is_empty());
     let near: Vec<&PoolName> = pools.iter().flat_map(|pool| distances(case, pool)).map(|(other, _, _)| other).collect();
     pools.extend(near);
+    let given: BTreeSet<&SlotId> = case.each().flat_map(|(_, step)| gives(&step.action)).collect();
     let lets_go = |slot: &SlotId| {
         let goes = |at: &usize| matches!(&case.steps[*at].action, Action::Record(LedgerChange::Unclaimed { .. }));
-        case.on_slot(slot).iter().any(goes)
+        case.on_slot(slot).iter().any(goes) || given.contains(slot)
     };
     let mut found: BTreeMap<PoolName, Members> = BTreeMap::new();
     for pool in pools {
@@ -79,7 +92,8 @@ fn listed(known: &[String], levels: usize) -> Path {
 
 /// Whether a slot's node is certainly let go before a step.
 fn is_gone(case: &Case<'_>, at: usize, slot: &SlotId) -> bool {
-    !recorded_before(case, at, slot, |change| matches!(change, LedgerChange::Unclaimed { .. })).is_empty()
+    gives(&case.steps[at].action).contains(&slot)
+        || !recorded_before(case, at, slot, |change| matches!(change, LedgerChange::Unclaimed { .. })).is_empty()
 }
 
 fn placement<'a>(case: &Case<'a>, pool: &PoolName) -> Option<(&'a PlacementSpec, usize)> {

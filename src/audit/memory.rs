@@ -3,7 +3,7 @@
 
 use super::Found;
 use super::case::Case;
-use super::slots::{BELIEVED, LISTED_WITHIN, is_gone};
+use super::slots::{BELIEVED, LISTED_WITHIN, is_gone, recorded_before};
 use crate::effect::marks::is_starting;
 use crate::effect::{Action, LedgerChange, Lent};
 use crate::fleet::standing::LoanSpec;
@@ -75,6 +75,25 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             require(is_kept, || format!("nothing is kept of {from} that {to} could take"))?;
             let open = case.pool_ledger(to).and_then(|pool| pool.slots.iter().find(|(_, slot)| slot.intent.is_some()));
             require(open.is_none(), || format!("a request of {from} is not answered, and names it"))
+        }
+        LedgerChange::Exchanged { slot, with, gives, takes } => {
+            let note = case.ledger_slot(with).and_then(|slot| slot.exchange.as_ref());
+            let noted = note.is_some_and(|note| case.input.as_kept(&note.with) == *slot && note.gave == *takes);
+            let is = |change: &LedgerChange| match change {
+                LedgerChange::Exchange { with: other, gives: given, takes: taken, .. } => {
+                    other == slot && *given == takes.instance && taken.instance == *gives
+                }
+                _ => false,
+            };
+            let decided = noted || !recorded_before(case, at, with, is).is_empty();
+            require(decided, || format!("{with} did not take the machine of {slot}"))
+        }
+        LedgerChange::ExchangeOver { slot, keeps } => {
+            let known = case.ledger_slot(slot);
+            let noted = known.is_some_and(|slot| slot.exchange.is_some() && slot.instance.as_ref() == Some(keeps));
+            let is = |change: &LedgerChange| matches!(change, LedgerChange::Exchange { takes, .. } if takes.instance == *keeps);
+            let decided = noted || !recorded_before(case, at, slot, is).is_empty();
+            require(decided, || format!("{slot} does not have {keeps} for another machine"))
         }
         LedgerChange::Reserved { id, .. } | LedgerChange::Purchased { id, .. } => {
             require(case.reservation(id).is_some(), || format!("{id} was not seen"))

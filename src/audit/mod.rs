@@ -16,6 +16,7 @@ mod case;
 mod dag;
 mod drain;
 mod evict;
+mod exchange;
 mod fabric;
 mod layouts;
 mod memory;
@@ -102,6 +103,8 @@ const LAWS: &[Law] = &[
     slots::request_is_exact,
     slots::renamed_first,
     slots::one_node_a_slot,
+    exchange::alike_and_empty,
+    exchange::finished_first,
     fabric::required_level,
     fabric::required_launches,
     fabric::apart,

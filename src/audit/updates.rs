@@ -105,7 +105,7 @@ fn out_before<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeNa
     let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
     for (name, node) in case.seen().cluster.nodes.seen() {
         let mark = node.annotation(CORDON).map(Mark::parse);
-        if mark.is_some_and(|mark| mark.why == "replace" || mark.why == "cut")
+        if mark.is_some_and(|mark| ["replace", "cut", "exchange"].contains(&mark.why.as_str()))
             && !is_starting(node)
             && let Some(slot) = case.slot_of_node(name)
             && let Some((pool, _)) = case.standing().pools.get_key_value(&slot.pool)

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json as value};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde_json::Value;
 
 use super::plan::near;
 use super::session::{Access, Session};
@@ -15,6 +18,30 @@ use crate::ids::MigProfile;
 use crate::manifest::layout::{GpuLayoutSpec, MigPart, Slices};
 use crate::manifest::{Body, Metadata, Spec, print as yaml};
 use crate::round::Options;
+
+/// Grows by a minor number when something is added, by a major one when something that was there changes.
+const FORMAT_VERSION: &str = "1.0";
+
+/// How the GPUs of a pool should be cut for a demand of slices.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "Tidewright pack", rename = "Pack")]
+struct Report {
+    /// The version of this format. Within one major version fields are only added: skip those you do not know.
+    #[schemars(regex(pattern = r"^1\.[0-9]+$"))]
+    format_version: &'static str,
+    /// The pool.
+    pool: String,
+    /// How many nodes it has.
+    nodes: u32,
+    /// The slices of each GPU of a node, by profile.
+    cuts: Vec<BTreeMap<String, u32>>,
+    /// GPUs of a node that are cut otherwise than now.
+    recut: u32,
+    /// How much of what is cut nobody asked for.
+    waste_percent: f64,
+    /// The slices of a node's share that find no place, by profile.
+    unserved_per_node: BTreeMap<String, u32>,
+}
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -201,13 +228,20 @@ fn words(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str, lay
 }
 
 fn as_json(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str) -> Value {
-    value!({
-        "format_version": "1.0",
-        "pool": pool,
-        "nodes": cutting.nodes,
-        "cuts": packing.cuts,
-        "recut": packing.changed,
-        "waste_percent": waste(cutting, demand, packing),
-        "unserved_per_node": packing.unserved,
-    })
+    let slices = |cut: &Cut| cut.iter().map(|(profile, count)| (profile.to_string(), *count)).collect();
+    let report = Report {
+        format_version: FORMAT_VERSION,
+        pool: pool.to_string(),
+        nodes: cutting.nodes,
+        cuts: packing.cuts.iter().map(slices).collect(),
+        recut: packing.changed,
+        waste_percent: waste(cutting, demand, packing),
+        unserved_per_node: slices(&packing.unserved),
+    };
+    serde_json::to_value(report).expect("plain data always serialises")
+}
+
+/// The JSON Schema (draft-07) of what `--output json` gives.
+pub fn json_schema() -> Value {
+    SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<Report>().to_value()
 }

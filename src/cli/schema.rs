@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{Common, DONE, Output, fail, json, print, talk};
 use crate::fleet::Kind;
 use crate::manifest::schema;
-use crate::render::{diagnostics, plan, status, tide};
+use crate::render::{diagnostics, fabric, hardware, plan, status, tide};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -33,6 +33,9 @@ pub fn files() -> Vec<(String, String)> {
     }
     files.push(("json/any.schema.json".into(), json(&schema::editor_any()) + "\n"));
     files.push(("output/diagnostics.schema.json".into(), json(&diagnostics::json_schema()) + "\n"));
+    files.push(("output/hardware.schema.json".into(), json(&hardware::json_schema()) + "\n"));
+    files.push(("output/pack.schema.json".into(), json(&super::pack::json_schema()) + "\n"));
+    files.push(("output/place.schema.json".into(), json(&fabric::json_schema()) + "\n"));
     files.push(("output/plan.schema.json".into(), json(&plan::json_schema()) + "\n"));
     files.push(("output/status.schema.json".into(), json(&status::json_schema()) + "\n"));
     files.push(("output/tide.schema.json".into(), json(&tide::json_schema()) + "\n"));

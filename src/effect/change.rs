@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::effects::Effects;
+use super::exchange::Machine;
 use super::ledger::{DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, TideName};
 
@@ -78,6 +79,26 @@ pub enum LedgerChange {
     Treated {
         slot: SlotId,
         treated: Treated,
+    },
+    /// The slot takes the machine of another and gives its own for it: from here on both have changed places.
+    Exchange {
+        slot: SlotId,
+        with: SlotId,
+        gives: InstanceId,
+        takes: Machine,
+    },
+    /// The other slot of an exchange: it has what was given for its machine. `with` has the note.
+    Exchanged {
+        slot: SlotId,
+        with: SlotId,
+        gives: InstanceId,
+        takes: Machine,
+    },
+    /// Both slots say the same, and the first keeps what it has; or the other one had lost its machine before, and the
+    /// first has its own again.
+    ExchangeOver {
+        slot: SlotId,
+        keeps: InstanceId,
     },
     ReserveIntend {
         intent: Intent<ReserveRequest>,
@@ -184,6 +205,9 @@ impl LedgerChange {
             | Self::Claimed { slot, .. }
             | Self::Unclaimed { slot }
             | Self::Closed { slot }
+            | Self::Exchange { slot, .. }
+            | Self::Exchanged { slot, .. }
+            | Self::ExchangeOver { slot, .. }
             | Self::Treated { slot, .. } => pool(slot),
             Self::Forgotten { pool } => vec![Part::Pool(pool.clone())],
             Self::Renamed { from, to } => {

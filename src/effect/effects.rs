@@ -38,6 +38,7 @@ pub enum Verb {
     Cut,
     Reboot,
     Release,
+    Exchange,
     Claim,
     Launch,
     Delete,
@@ -209,7 +210,7 @@ impl Amount {
 }
 
 impl Verb {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Terminate,
         Self::Drain,
         Self::Cancel,
@@ -219,6 +220,7 @@ impl Verb {
         Self::Cut,
         Self::Reboot,
         Self::Release,
+        Self::Exchange,
         Self::Claim,
         Self::Launch,
         Self::Delete,
@@ -236,6 +238,7 @@ impl Verb {
             Self::Cut => "cut",
             Self::Reboot => "reboot",
             Self::Release => "release",
+            Self::Exchange => "exchange",
             Self::Claim => "claim",
             Self::Launch => "launch",
             Self::Delete => "delete",

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::change::LedgerChange;
 use super::effects::Effects;
+use super::exchange::Exchange;
 use crate::fleet::policy::Remedy;
 use crate::fleet::standing::TideSpec;
 use crate::ids::{
@@ -86,6 +87,12 @@ pub struct Slot {
     pub refused_zones: BTreeMap<u32, BTreeMap<Zone, Timestamp>>,
     /// What was done about its health, newest last.
     pub remedies: Vec<Treated>,
+    /// The slot that the instance was launched for, where that is another one: its tag says so for as long as it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_for: Option<SlotId>,
+    /// It took another slot's machine, and that slot was not seen to have the one that was given for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
 }
 
 /// A request that was or will be sent, whole: it is repeated byte for byte until there is a definite answer.
@@ -273,6 +280,10 @@ impl Ledger {
         claimed.next().map(|(name, index, _)| SlotId::new(name, *index))
     }
 
+    pub(super) fn found_mut(&mut self, slot: &SlotId) -> Option<&mut Slot> {
+        self.pools.get_mut(&slot.pool)?.slots.get_mut(&slot.index)
+    }
+
     fn slot_mut(&mut self, slot: &SlotId) -> &mut Slot {
         self.pools.entry(slot.pool.clone()).or_default().slots.entry(slot.index).or_default()
     }
@@ -305,6 +316,9 @@ impl Ledger {
             | LedgerChange::Closed { .. }
             | LedgerChange::Forgotten { .. }
             | LedgerChange::Renamed { .. }
+            | LedgerChange::Exchange { .. }
+            | LedgerChange::Exchanged { .. }
+            | LedgerChange::ExchangeOver { .. }
             | LedgerChange::Treated { .. } => self.change_slot(change),
             LedgerChange::ReserveIntend { intent } => {
                 let held = self.head.reservations.entry(intent.request.reservation.clone()).or_default();
@@ -426,6 +440,7 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*at);
+                slot.made_for = None;
                 if let Some(intent) = slot.intent.take() {
                     slot.reservation = intent.request.reservation;
                 }
@@ -446,7 +461,7 @@ impl Ledger {
                 slot.generation = slot.generation.max(*generation);
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*launched);
-                (slot.intent, slot.missing_since) = (None, None);
+                (slot.intent, slot.missing_since, slot.made_for) = (None, None, None);
                 (slot.lost, slot.leaving) = (false, false);
             }
             LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
@@ -454,7 +469,7 @@ impl Ledger {
                 let slot = self.slot_mut(slot);
                 slot.lost |= slot.instance.is_some();
                 (slot.instance, slot.launched, slot.missing_since, slot.leaving) = (None, None, None, false);
-                slot.reservation = None;
+                (slot.reservation, slot.made_for) = (None, None);
             }
             LedgerChange::Leaving { slot } => self.slot_mut(slot).leaving = true,
             LedgerChange::Removing { slot, at } => {
@@ -492,6 +507,21 @@ impl Ledger {
                 }
             }
             LedgerChange::Renamed { from, to } => self.rename(from, to),
+            LedgerChange::Exchange { slot, with, gives, takes } => {
+                if let Some(found) = self.found_mut(slot) {
+                    found.exchange(slot, with, gives, takes);
+                }
+            }
+            LedgerChange::Exchanged { slot, gives, takes, .. } => {
+                if let Some(found) = self.found_mut(slot).filter(|found| found.instance.as_ref() == Some(gives)) {
+                    found.take(slot, takes);
+                }
+            }
+            LedgerChange::ExchangeOver { slot, keeps } => {
+                if let Some(found) = self.found_mut(slot) {
+                    found.end_exchange(slot, keeps);
+                }
+            }
             LedgerChange::Treated { slot, treated } => {
                 let slot = self.slot_mut(slot);
                 if !slot.remedies.contains(treated) {

@@ -44,6 +44,9 @@ impl Ledger {
             return;
         }
         self.head.rename(from, to);
+        let notes =
+            self.pools.values_mut().flat_map(|pool| pool.slots.values_mut()).filter_map(|slot| slot.exchange.as_mut());
+        notes.filter(|note| note.with.pool == *from).for_each(|note| note.with.pool = to.clone());
         let Some(pool) = self.pools.get_mut(from).filter(|pool| pool.is_something()) else { return };
         let left = pool.emptied();
         let mut moved = std::mem::replace(pool, left);

@@ -7,12 +7,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ids::MigProfile;
 
 /// What a GPU offers to its instances.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Geometry {
     /// Compute slices.
     pub compute: u32,
@@ -24,8 +25,9 @@ pub struct Geometry {
 }
 
 /// One way to cut an instance out of a GPU.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Profile {
+    #[schemars(with = "String")]
     pub name: MigProfile,
     pub compute: u32,
     /// How many neighbouring memory slices it takes.

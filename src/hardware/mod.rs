@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use jiff::civil::Date;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GpuModel, InstanceType};
@@ -32,18 +33,20 @@ pub struct Catalogue {
 }
 
 /// Something that was read, and when.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     pub title: String,
+    #[schemars(with = "String")]
     pub read: Date,
 }
 
 /// A GPU or another accelerator. Bandwidths are in 10⁹ bytes a second.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
-    #[serde(skip_deserializing, default = "unnamed")]
+    #[serde(skip_deserializing, default = "unnamed_gpu")]
+    #[schemars(with = "String")]
     pub model: GpuModel,
     pub name: String,
     pub vendor: Vendor,
@@ -58,12 +61,15 @@ pub struct Gpu {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub bandwidth_gb_s: Option<Ratio>,
     /// By precision, without sparsity; TOPS for integers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, f64>")]
     pub dense_tflops: BTreeMap<String, Ratio>,
     /// The best that was measured, by precision: a more honest roof than the sheet's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, f64>")]
     pub reached_tflops: BTreeMap<String, Ratio>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlink: Option<Nvlink>,
@@ -87,7 +93,7 @@ pub struct Gpu {
     pub notes: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
     Nvidia,
@@ -96,29 +102,34 @@ pub enum Vendor {
 }
 
 /// The fast link between GPUs, whatever its maker calls it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nvlink {
     pub generation: String,
     /// The sum of both directions, as it is advertised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub both_ways_gb_s: Option<Ratio>,
     /// One direction: the figure for estimates of collectives.
+    #[schemars(with = "f64")]
     pub one_way_gb_s: Ratio,
     /// Where GPUs are linked pair by pair: one direction of one pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub pair_gb_s: Option<Ratio>,
     /// How many GPUs reach each other without leaving the link, at most.
     pub domain: u32,
 }
 
 /// A kind of node: an EC2 instance type, or a shape that a fleet declares. With no GPU it is a CPU node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeType {
-    #[serde(skip_deserializing, default = "unnamed")]
+    #[serde(skip_deserializing, default = "unnamed_type")]
+    #[schemars(with = "String")]
     pub name: InstanceType,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub gpu: Option<GpuModel>,
     #[serde(default)]
     pub gpus: u32,
@@ -155,7 +166,7 @@ pub struct NodeType {
 }
 
 /// What joins the GPUs inside one node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
     /// At most one GPU: nothing to join.
@@ -166,10 +177,11 @@ pub enum Link {
     Neuronlink,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// Gbit/s of all cards together, without bursts.
+    #[schemars(with = "f64")]
     pub gbps: Ratio,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cards: Option<u32>,
@@ -178,7 +190,7 @@ pub struct Network {
     pub efa: Option<u32>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Usage {
     OnDemand,
@@ -187,35 +199,45 @@ pub enum Usage {
 }
 
 /// Dollars an hour for one instance.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
+    #[schemars(with = "f64")]
     pub usd: Usd,
+    #[schemars(with = "String")]
     pub as_of: Date,
     pub source: String,
 }
 
 /// Dollars an hour for one instance: the range over the zones of the region.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpotPrice {
+    #[schemars(with = "f64")]
     pub low: Usd,
+    #[schemars(with = "f64")]
     pub high: Usd,
+    #[schemars(with = "String")]
     pub as_of: Date,
     pub source: String,
 }
 
 /// How long ahead EC2 speaks before it takes a machine away.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Notices {
+    #[schemars(with = "String")]
     pub spot: Duration,
+    #[schemars(with = "String")]
     pub interruptible_reservation: Duration,
     /// Before the end of a Capacity Block, the warning event. For UltraServers it comes after the kill has begun.
+    #[schemars(with = "String")]
     pub capacity_block_warning: Duration,
     /// Before the end of a Capacity Block, when EC2 begins to terminate its instances.
+    #[schemars(with = "String")]
     pub capacity_block_kill: Duration,
     /// The same for UltraServers.
+    #[schemars(with = "String")]
     pub ultraserver_kill: Duration,
     pub sources: Vec<String>,
 }
@@ -260,8 +282,12 @@ impl NodeType {
 }
 
 /// Names come from the keys of the catalogue and are filled in once it is parsed.
-fn unnamed<T: for<'a> From<&'a str>>() -> T {
-    T::from("")
+fn unnamed_gpu() -> GpuModel {
+    GpuModel::from("")
+}
+
+fn unnamed_type() -> InstanceType {
+    InstanceType::from("")
 }
 
 fn one() -> u32 {

@@ -1,8 +1,8 @@
 //! Which node each pool should have by the fabric, found once for a plan and over all pools together.
 //!
 //! What can be chosen are nodes that exist: those that are free, and those of pools that nobody uses; with
-//! `--defragment` also those with work. Machines of a cloud stand where it put them. What is found is carried out by the
-//! road that is there anyway: a free node is claimed (`launch::claims`), one that another pool should have leaves its
+//! `--defragment` also those with work. Machines of a cloud stand where it put them, and two that nobody uses may change
+//! places (`trades`). What is found is carried out by the road that is there anyway: a free node is claimed (`launch::claims`), one that another pool should have leaves its
 //! slot as an update does, within the pool's budget and windows, and the slot claims another. Nodes that change places
 //! go together or not at all (`couple`). Whoever plans again finds the rest: a node whose way was begun counts as free,
 //! so what is left of a change is cheaper than the whole, and is chosen again.
@@ -12,6 +12,7 @@ mod homes;
 mod report;
 mod scene;
 mod short;
+pub mod trades;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,6 +37,8 @@ pub struct Chosen {
     pub leaves: BTreeMap<SlotId, Leaving>,
     /// Nodes that go from one pool to another: those that change places go together.
     gives: Vec<units::Give>,
+    /// Machines of a cloud that do so, two and two.
+    trades: Vec<trades::Trade>,
     pub stands: Option<Stands>,
 }
 
@@ -61,6 +64,8 @@ pub struct Leaving {
     pub to: Option<PoolName>,
     /// Nobody is disturbed for it.
     pub idle_only: bool,
+    /// A machine of a cloud: it changes places.
+    pub launched: bool,
 }
 
 /// What is drawn: the fleet, where everything goes, and why.
@@ -87,6 +92,7 @@ impl Chosen {
             chosen.note(&scene, &to, at, *pool);
         }
         chosen.gives = units::gives(&scene, &to);
+        chosen.trades = trades::trades(&scene, &to);
         let problem = scene.problem();
         let state = with_hosts(&problem, &to);
         chosen.stands = Some(report::stands(&scene, &to, &state, &reasons(&state)));
@@ -99,7 +105,8 @@ impl Chosen {
         match scene.slots[at] {
             Some((own, slot)) if scene.is_in_play(at) && next.as_ref() != Some(own.name) => {
                 let idle_only = scene.idle_only(own);
-                self.leaves.insert(slot.id.clone(), Leaving { node: name.clone(), to: next, idle_only });
+                let (node, launched) = (name.clone(), scene.site.spots[at].launched);
+                self.leaves.insert(slot.id.clone(), Leaving { node, to: next, idle_only, launched });
             }
             None if scene.is_in_play(at) => {
                 if let (Some(next), Some(pool)) = (next, pool) {
@@ -123,6 +130,7 @@ impl Chosen {
 
     /// Holds what changes places with something that is held: a pool would lack a node for nothing.
     pub fn couple(&self, view: &View<'_>, draft: &mut Draft) {
+        trades::couple(&self.trades, view, draft);
         if self.gives.is_empty() {
             return;
         }

@@ -15,7 +15,7 @@ use crate::compile::nodes;
 use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Verb, allocatable_is};
 use crate::fleet::launch::Taint;
-use crate::ids::{NodeName, SlotId};
+use crate::ids::{NodeName, PoolName, SlotId};
 use crate::observed::{NodeSeen, TAINTS};
 
 /// Takes an existing node for a slot. Before that it carries no label of the pool, so nothing of the pool comes to it:
@@ -134,18 +134,36 @@ fn dressing(
     seen: &NodeSeen,
     remove_starting: bool,
 ) -> Option<Action> {
-    let (labels, taints) = clothes(view, pool, &slot.id, node);
-    let labels: BTreeMap<String, Option<String>> = labels
-        .into_iter()
-        .filter(|(key, value)| seen.labels.get(key) != Some(value))
-        .map(|(key, value)| (key, Some(value)))
-        .collect();
-    let taints: Vec<Taint> = taints.into_iter().filter(|taint| !seen.taints.contains(taint)).collect();
+    let (wanted, all_taints) = clothes(view, pool, &slot.id, node);
+    let off = worn_before(view, pool, seen);
+    let off_labels = off.iter().flat_map(|(labels, _)| labels.keys()).filter(|key| !wanted.contains_key(*key));
+    let off_labels = off_labels.filter(|key| seen.labels.contains_key(*key)).map(|key| (key.clone(), None));
+    let mut labels: BTreeMap<String, Option<String>> = off_labels.collect();
+    labels.extend(
+        wanted
+            .into_iter()
+            .filter(|(key, value)| seen.labels.get(key) != Some(value))
+            .map(|(key, value)| (key, Some(value))),
+    );
     let starting = |taint: &&Taint| remove_starting && taint.key == STARTING_TAINT;
-    let remove_taints: Vec<Taint> = seen.taints.iter().filter(starting).cloned().collect();
+    let others = |taint: &&Taint| off.iter().any(|(_, taints)| taints.contains(taint)) && !all_taints.contains(taint);
+    let remove_taints: Vec<Taint> =
+        seen.taints.iter().filter(|taint| starting(taint) || others(taint)).cloned().collect();
+    let taints: Vec<Taint> = all_taints.iter().filter(|taint| !seen.taints.contains(taint)).cloned().collect();
     let nothing = labels.is_empty() && taints.is_empty() && remove_taints.is_empty();
     let action = ClusterAction::Dress { node: node.clone(), labels, taints, remove_taints };
     (!nothing).then_some(Action::Cluster(action))
+}
+
+/// The labels and taints of the pool that a machine served before it changed places, where it still carries them.
+fn worn_before<'v>(
+    view: &'v View<'_>,
+    pool: &PoolView<'_>,
+    seen: &NodeSeen,
+) -> Option<(&'v BTreeMap<String, String>, &'v [Taint])> {
+    let worn = seen.labels.get(POOL).map(|name| PoolName::from(name.as_str())).filter(|worn| worn != pool.name)?;
+    let objects = view.input.desired.pools.get(&worn)?;
+    Some((&objects.labels, &objects.taints))
 }
 
 /// Whether a node carries what its pool wants.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::chosen::trades::finished_by;
 use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, resume, step_id};
 use super::types::*;
@@ -189,6 +190,12 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
         let wanted = format!("pool/{from} is now pool/{name}");
         if let Some(answer) = view.pools.get(name).and_then(|pool| pool.slots.iter().find_map(answer)) {
             let waiting_on = WaitingOn::Step(answer);
+            draft.held.push(super::steps::held(&thing(name), wanted, Reason::Bookkeeping, waiting_on));
+            continue;
+        }
+        let slots = view.pools.get(name).into_iter().flat_map(|pool| &pool.slots);
+        if let Some(step) = slots.into_iter().find_map(|slot| finished_by(view, &slot.id)) {
+            let waiting_on = WaitingOn::Step(step);
             draft.held.push(super::steps::held(&thing(name), wanted, Reason::Bookkeeping, waiting_on));
             continue;
         }

@@ -81,6 +81,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     let is_whole = input.only_node.is_none();
     if is_whole {
         reservations::plan(input, overfull, &mut draft);
+        chosen::trades::finish(view, &mut draft);
         marks::pools(view, &mut draft);
         empty::listed_again(view, &mut draft);
     }

@@ -49,7 +49,7 @@ pub struct Site {
 pub struct Spot {
     pub pool: Option<u32>,
     pub standing: Position,
-    /// A machine of a cloud, which nobody gives to another pool.
+    /// A machine of a cloud: it serves another pool only by changing places with one of that.
     pub launched: bool,
     pub gpus: u32,
     /// Whole GPUs that no pod asked for; of cut GPUs none.
@@ -261,7 +261,7 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
     for (name, node) in view.input.observed.cluster.nodes.seen() {
         let served = of_node.get(name).copied();
         let pool = served.map(|(pool, _)| pool);
-        let mut suits = tastes.of(node, served.and_then(|(_, seen)| seen)).to_vec();
+        let mut suits = tastes.of(node, pool, served.and_then(|(_, seen)| seen)).to_vec();
         if let Some(own) = pool.and_then(|pool| suits.get_mut(pool as usize)) {
             *own = true;
         }
@@ -332,6 +332,8 @@ struct Tastes<'v, 'a> {
     pools: &'v [&'v PoolView<'a>],
     /// By pool: the zones of its machines, and the reservation of each source.
     launched: Vec<(Vec<Zone>, Vec<Option<ReservationId>>)>,
+    /// By pool: the first whose machines are made and cut as its own.
+    alike: Vec<usize>,
     /// The labels that some pool looks at.
     keys: Vec<&'v str>,
     known: BTreeMap<Look, Vec<bool>>,
@@ -341,7 +343,7 @@ struct Tastes<'v, 'a> {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Look {
     Existing { labels: Vec<Option<String>>, counted: Option<String>, whole: u32, uncut: bool },
-    Launched { kind: InstanceType, zone: Zone, market: Market, reservation: Option<ReservationId> },
+    Launched { kind: InstanceType, zone: Zone, market: Market, reservation: Option<ReservationId>, alike: usize },
 }
 
 impl<'v, 'a> Tastes<'v, 'a> {
@@ -361,10 +363,16 @@ impl<'v, 'a> Tastes<'v, 'a> {
         let mut keys: Vec<&str> = labels.flatten().collect();
         keys.sort_unstable();
         keys.dedup();
-        Self { pools, launched: pools.iter().map(launched).collect(), keys, known: BTreeMap::new() }
+        let first = |pool: &&PoolView<'_>| {
+            pools.iter().position(|other| alike(view.input, pool.name, other.name)).unwrap_or(usize::MAX)
+        };
+        let (launched, alike) = (pools.iter().map(launched).collect(), pools.iter().map(first).collect());
+        Self { pools, launched, alike, keys, known: BTreeMap::new() }
     }
 
-    fn of(&mut self, node: &NodeSeen, instance: Option<&InstanceSeen>) -> &[bool] {
+    /// `own` is the pool that it serves.
+    fn of(&mut self, node: &NodeSeen, own: Option<u32>, instance: Option<&InstanceSeen>) -> &[bool] {
+        let alike = own.and_then(|own| self.alike.get(own as usize)).copied().unwrap_or(usize::MAX);
         let look = match instance {
             None => Look::Existing {
                 labels: self.keys.iter().map(|key| node.labels.get(*key).cloned()).collect(),
@@ -377,14 +385,27 @@ impl<'v, 'a> Tastes<'v, 'a> {
                 zone: seen.zone.clone(),
                 market: seen.market,
                 reservation: seen.reservation.clone(),
+                alike,
             },
         };
-        let (pools, launched) = (self.pools, &self.launched);
+        let (pools, launched, kinds) = (self.pools, &self.launched, &self.alike);
         self.known.entry(look).or_insert_with(|| {
             let both = pools.iter().zip(launched);
-            both.map(|(pool, (zones, reserved))| suits(pool, zones, reserved, node, instance)).collect()
+            let suits = both.map(|(pool, (zones, reserved))| suits(pool, zones, reserved, node, instance));
+            suits.zip(kinds).map(|(suits, kind)| suits && (instance.is_none() || *kind == alike)).collect()
         })
     }
+}
+
+/// Whether the machines of two pools are made and cut alike: from then on only labels and taints tell which pool has one.
+/// What names the pool, where it is launched and what it is placed with is no part of a template's digest.
+pub fn alike(input: &PlanInput, one: &PoolName, other: &PoolName) -> bool {
+    let (pools, specs) = (&input.desired.pools, &input.target.standing.pools);
+    let made = |name: &PoolName| {
+        let (objects, spec) = (pools.get(name)?, specs.get(name)?);
+        Some((&objects.template.digest, &objects.template.instance_type, objects.layouts.get(&spec.layout)))
+    };
+    one == other || made(one).is_some_and(|made_one| Some(made_one) == made(other))
 }
 
 fn suits(

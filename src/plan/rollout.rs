@@ -17,6 +17,7 @@ use super::kept::{self, Kept};
 use super::layout::is_order;
 use super::types::{Reason, WaitingOn};
 use super::view::{Body, PoolView, SlotView, View};
+use super::wish::EXCHANGE;
 use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
 use crate::ids::SlotId;
@@ -266,7 +267,7 @@ impl Canary {
 
 /// Whether we have begun to take this node out.
 fn is_begun(slot: &SlotView<'_>) -> bool {
-    slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut")
+    slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut" || mark.why == EXCHANGE)
 }
 
 /// Whether a slot has no node in service: none at all, or one that is not let in yet.

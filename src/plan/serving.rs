@@ -152,7 +152,7 @@ fn moves_machine(step: &Step) -> bool {
 
 /// Whether slices that must stay up keep a node where it is; else they are taken away with it.
 fn keeps_ready(pool: &PoolView<'_>, slot: &SlotView<'_>, wish: &Wish, ready: &mut layout::Ready) -> Option<WaitingOn> {
-    let takes = matches!(wish, Wish::Cut { .. } | Wish::Replace { .. }) && slot.mark.is_none();
+    let takes = matches!(wish, Wish::Cut { .. } | Wish::Replace { .. } | Wish::Exchange { .. }) && slot.mark.is_none();
     if !takes {
         return None;
     }
@@ -253,6 +253,13 @@ fn tail(
         | Wish::Drain { .. }
         | Wish::Watch { .. }
         | Wish::Misfit { .. } => {}
+        // The rest comes when its partner is as far: `chosen::trades`.
+        Wish::Exchange { .. } => {
+            if made.last.is_none() {
+                let empty = Action::Await(Fact::Empty(node.clone()));
+                made.push(step_id("empty", node, generation), empty, vec![], (1, 30));
+            }
+        }
         Wish::Cut { state, .. } => {
             if let Some((_, laid_out)) = layout::wanted(view, pool, slot) {
                 layout::steps(view, made, slot, node, laid_out, *state);

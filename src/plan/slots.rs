@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chosen::Chosen;
+use super::chosen::trades::finished_by;
 use super::draft::{Course, Draft};
 use super::drain::{Allowance, Pressure, Purpose, Steps};
 use super::empty::empty_slot;
@@ -77,7 +78,7 @@ fn is_approved(view: &View<'_>, effects: &Effects) -> bool {
 
 /// What a node needs that is to be moved and is not yet: until then it serves as any other.
 fn meanwhile(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, wish: &Wish) -> Option<Wish> {
-    let moves = matches!(wish, Wish::Replace { .. } | Wish::Cut { .. });
+    let moves = matches!(wish, Wish::Replace { .. } | Wish::Exchange { .. } | Wish::Cut { .. });
     let begun = slot.mark.as_ref().is_some_and(|mark| mark.why == wish.why());
     if !moves || begun || slot.body != Body::Serving { None } else { in_service(view, pool, slot) }
 }
@@ -130,6 +131,12 @@ fn each(
                 Some(later) => draft.held.push(later),
                 None => serving(view, pool, slot, wish, shared, &mut ready, draft),
             },
+        }
+        if let Some(step) = finished_by(view, &slot.id) {
+            let waits = |course: Course| course.held(WaitingOn::Step(step.clone()));
+            let courses = draft.courses.split_off(before.0);
+            draft.held.extend(courses.into_iter().map(waits));
+            continue;
         }
         units.made(slot, before, draft);
         let Some(wish) = wishes.get(&slot.id) else { continue };

@@ -11,7 +11,7 @@ use super::harm::Harm;
 use super::types::PlanInput;
 use crate::effect::marks::{CORDON, Mark};
 use crate::effect::seats::Seats;
-use crate::effect::{Counts, Intent, LaunchRequest, Slot};
+use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot};
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::fleet::target::{Part, PoolTarget, Purpose};
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, SlotId};
@@ -35,6 +35,8 @@ pub struct View<'a> {
     pub fleet: &'a FleetUid,
     pub harm: Harm<'a>,
     pub pools: BTreeMap<&'a PoolName, PoolView<'a>>,
+    /// Machines that change places, as far as that is not over: by the slot with the note.
+    pub exchanges: Vec<(SlotId, Exchange)>,
     /// Our instances that no slot explains, with why.
     pub strays: Vec<(&'a InstanceId, &'a InstanceSeen)>,
     /// What the snapshot has and what the ledger knows of, where too much is missing to believe it.
@@ -96,8 +98,10 @@ impl<'a> View<'a> {
             .iter()
             .filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node))))
             .collect();
+        let remembered = input.ledger.pools.values().flat_map(|pool| pool.slots.values());
+        let remembered: BTreeSet<&InstanceId> = remembered.filter_map(|slot| slot.instance.as_ref()).collect();
         let (ours, tokens) = tagged(input, fleet);
-        let finder = Finder { input, fleet, by_instance, ours, tokens };
+        let finder = Finder { input, fleet, by_instance, ours, tokens, remembered: &remembered };
         let mut pools = BTreeMap::new();
         for (name, target) in &input.target.pools {
             if let Some(spec) = standing.pools.get(name) {
@@ -106,15 +110,14 @@ impl<'a> View<'a> {
         }
         let known: BTreeSet<&InstanceId> =
             pools.values().flat_map(|pool: &PoolView<'_>| &pool.slots).filter_map(SlotView::instance_id).collect();
-        let remembered = input.ledger.pools.values().flat_map(|pool| pool.slots.values());
-        let remembered: BTreeSet<&InstanceId> = remembered.filter_map(|slot| slot.instance.as_ref()).collect();
         let strays = finder.ours.values().flatten().copied();
         let strays =
             strays.filter(|(id, seen)| seen.state.is_live() && !known.contains(id) && !remembered.contains(id));
         let mut strays: Vec<_> = strays.collect();
         strays.sort_by_key(|(id, _)| *id);
         let shrunk = shrunk(input, &remembered);
-        Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, strays, shrunk }
+        let exchanges = input.ledger.exchanges();
+        Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, exchanges, strays, shrunk }
     }
 
     /// Whether an instance says that it is in this slot, and nobody knows of it.
@@ -201,6 +204,8 @@ struct Finder<'a, 'f> {
     by_instance: BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>,
     ours: Tagged<'a>,
     tokens: BTreeMap<&'a str, (&'a InstanceId, &'a InstanceSeen)>,
+    /// Those that the ledger knows, in whatever slot.
+    remembered: &'f BTreeSet<&'a InstanceId>,
 }
 
 impl<'a> Finder<'a, '_> {
@@ -275,7 +280,9 @@ impl<'a> Finder<'a, '_> {
     /// An instance that our tags put into this slot, of which the ledger knows nothing.
     fn adoptable(&self, view: &SlotView<'a>) -> Option<(&'a InstanceId, &'a InstanceSeen)> {
         let generation = view.generation();
-        let mut live = self.ours.get(&view.id)?.iter().filter(|(_, seen)| seen.state.serves());
+        let tagged = self.ours.get(&view.id)?.iter().filter(|(_, seen)| seen.state.serves());
+        // One that changed places serves another slot.
+        let mut live = tagged.filter(|(id, _)| !self.remembered.contains(id));
         let found = live.next()?;
         let one = live.next().is_none();
         let known = found.1.tag.as_ref().is_some_and(|tag| tag.generation >= generation);

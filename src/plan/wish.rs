@@ -32,6 +32,10 @@ pub enum Wish {
         treated: Option<Treated>,
         rollout: bool,
     },
+    /// A machine of a cloud changes places with one of another pool.
+    Exchange {
+        reason: Reason,
+    },
     Reboot {
         reason: Reason,
         treated: Treated,
@@ -80,6 +84,8 @@ pub struct PressureOf {
     pub deadline: Option<Timestamp>,
 }
 
+/// The word in the mark of a machine that changes places.
+pub const EXCHANGE: &str = "exchange";
 /// The word in the mark of a node that a person wants empty.
 const DRAIN: &str = "drain";
 /// A node that starts and does not come up for so long is replaced.
@@ -179,6 +185,9 @@ pub fn moves_out(pool: &PoolView<'_>, reservation: &ReservationName) -> Wish {
 
 /// A node that is well leaves its slot, because another is better for the pool on the fabric.
 pub fn moves_away(leaving: &Leaving) -> Wish {
+    if leaving.launched {
+        return Wish::Exchange { reason: Reason::Fabric { to: leaving.to.clone() } };
+    }
     let pressure = PressureOf { idle_only: leaving.idle_only, ..PressureOf::default() };
     Wish::Replace { reason: Reason::Fabric { to: leaving.to.clone() }, pressure, treated: None, rollout: true }
 }
@@ -319,19 +328,23 @@ impl Wish {
 
     /// Whether the pool's update budget decides when.
     pub fn is_rollout(&self) -> bool {
-        matches!(self, Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })
+        matches!(self, Self::Exchange { .. } | Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })
     }
 
     /// Whether the node serves nobody while it is granted, and is soon back. One that is out for as long as a person wants
     /// does not hold up the others.
     pub fn takes_out(&self) -> bool {
-        matches!(self, Self::Remove { .. } | Self::Replace { .. } | Self::Reboot { .. } | Self::Cut { .. })
+        match self {
+            Self::Remove { .. } | Self::Replace { .. } | Self::Exchange { .. } => true,
+            _ => matches!(self, Self::Reboot { .. } | Self::Cut { .. }),
+        }
     }
 
     pub fn why(&self) -> &'static str {
         match self {
             Self::Remove { .. } => "remove",
             Self::Replace { .. } => "replace",
+            Self::Exchange { .. } => EXCHANGE,
             Self::Reboot { .. } => "reboot",
             Self::Quarantine { .. } | Self::Watch { .. } => "quarantine",
             Self::Drain { .. } => DRAIN,
@@ -344,6 +357,7 @@ impl Wish {
         match self {
             Self::Remove { reason, .. }
             | Self::Replace { reason, .. }
+            | Self::Exchange { reason }
             | Self::Reboot { reason, .. }
             | Self::Quarantine { reason, .. }
             | Self::Drain { reason, .. }
@@ -371,6 +385,8 @@ impl Wish {
     pub fn pressure(&self) -> Pressure {
         let of = match self {
             Self::Remove { pressure, .. } | Self::Replace { pressure, .. } | Self::Cut { pressure, .. } => *pressure,
+            // Nobody is disturbed for it.
+            Self::Exchange { .. } => PressureOf { idle_only: true, ..PressureOf::default() },
             _ => PressureOf::default(),
         };
         let (takes_unmanaged, keeps_local_data) = match self {
@@ -388,6 +404,7 @@ impl Wish {
                 return Effects::one(Verb::Release, on.clone(), Amount::count(1));
             }
             Self::Remove { .. } | Self::Replace { .. } => Verb::Terminate,
+            Self::Exchange { .. } => Verb::Exchange,
             Self::Reboot { .. } => Verb::Reboot,
             Self::Cut { .. } => Verb::Cut,
             Self::Quarantine { .. }
@@ -416,6 +433,10 @@ impl Wish {
                 format!("give {slot} another node than {node}")
             }
             Self::Replace { .. } => format!("replace {node} in {slot}"),
+            Self::Exchange { reason: Reason::Fabric { to: Some(to) } } => {
+                format!("let {node} of {slot} change places with a node of pool/{to}")
+            }
+            Self::Exchange { .. } => format!("let {node} of {slot} change places"),
             Self::Reboot { .. } => format!("boot {node} in {slot} again"),
             Self::Quarantine { .. } => format!("take {node} of {slot} out of service"),
             Self::Drain { .. } => format!("empty {node} of {slot}"),

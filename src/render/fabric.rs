@@ -8,7 +8,7 @@ mod json;
 mod map;
 
 pub use gang::gang;
-pub use json::{gang_json, json};
+pub use json::{gang_json, json, json_schema};
 pub use map::{html, svg};
 
 use std::fmt::Write;

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::table::{columns, pad, plain, trimmed};
 use crate::hardware::mig::{Geometry, Profile};
-use crate::hardware::{Catalogue, Gpu, Network, NodeType, Source, Usage, Vendor};
+use crate::hardware::{Catalogue, Gpu, Network, NodeType, Notices, Source, Usage, Vendor};
 use crate::ids::InstanceType;
 
 /// Grows by a minor number when something is added, by a major one when something that was there changes.
@@ -51,6 +53,74 @@ pub fn one(catalogue: &Catalogue, name: &str) -> Option<String> {
         (None, Some(gpu)) => Some(one_gpu(catalogue, gpu)),
         (None, None) => None,
     }
+}
+
+/// The catalogue, or with a name one instance type with its GPU, or one GPU with the types that carry it.
+#[derive(JsonSchema)]
+#[schemars(title = "Tidewright hardware", rename = "Hardware", untagged)]
+#[allow(dead_code, clippy::large_enum_variant)]
+enum Report {
+    All(All),
+    Type(OneType),
+    Gpu(OneGpu),
+}
+
+/// All that is known.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+struct All {
+    #[schemars(flatten)]
+    head: Head,
+    /// Every instance type, by family.
+    types: Vec<NodeType>,
+    /// Every GPU.
+    gpus: Vec<Gpu>,
+    /// How long before they end machines are warned.
+    notices: Notices,
+}
+
+/// One instance type.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+struct OneType {
+    #[schemars(flatten)]
+    head: Head,
+    /// The instance type.
+    r#type: NodeType,
+    /// Its GPU; null where it has none.
+    gpu: Option<Gpu>,
+}
+
+/// One GPU.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+struct OneGpu {
+    #[schemars(flatten)]
+    head: Head,
+    /// The GPU.
+    gpu: Gpu,
+    /// The instance types that carry it.
+    types: Vec<String>,
+}
+
+/// What stands in each.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+struct Head {
+    /// The version of this format. Within one major version fields are only added: skip those you do not know.
+    #[schemars(regex(pattern = r"^1\.[0-9]+$"))]
+    format_version: String,
+    /// The region that the prices hold for.
+    region: String,
+    /// The operating system that they hold for.
+    os: String,
+    /// What the figures name as their sources.
+    sources: BTreeMap<String, Source>,
+}
+
+/// The JSON Schema (draft-07) of what [`json`] and [`json_one`] give.
+pub fn json_schema() -> Value {
+    SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<Report>().to_value()
 }
 
 /// The whole catalogue for programs.

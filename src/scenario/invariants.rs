@@ -120,7 +120,7 @@ impl Watch {
             self.say("I3: an instance or a reservation of somebody else was changed".into());
         }
         let scene = Scene::new(state);
-        self.one_instance_a_slot(state);
+        self.one_instance_a_slot(&scene);
         self.one_thing_a_request(state);
         self.half_gangs(&scene);
         // A node that is gone may come back under its name.
@@ -133,11 +133,22 @@ impl Watch {
         }
     }
 
-    fn one_instance_a_slot(&mut self, state: &State) {
-        let mut live: BTreeMap<&SlotId, Vec<&str>> = BTreeMap::new();
-        for (id, found) in state.cloud.instances.iter().filter(|(_, found)| found.state.serves()) {
-            if let Some(tag) = &found.tag {
-                live.entry(&tag.slot).or_default().push(id.as_str());
+    /// By what the ledger says, and where it says nothing by the tag: a machine that changed places keeps the tag of the
+    /// slot that it was launched for.
+    fn one_instance_a_slot(&mut self, scene: &Scene<'_>) {
+        let mut live: BTreeMap<SlotId, Vec<&str>> = BTreeMap::new();
+        for (id, found) in scene.state.cloud.instances.iter().filter(|(_, found)| found.state.serves()) {
+            if let Some(slot) = scene.slot_of_instance(id, found) {
+                live.entry(slot).or_default().push(id.as_str());
+            }
+        }
+        let slots = scene.ledger.pools.iter().flat_map(|(pool, known)| known.slots.iter().map(move |one| (pool, one)));
+        let mut recorded: BTreeMap<&InstanceId, SlotId> = BTreeMap::new();
+        for (pool, (index, slot)) in slots {
+            let slot_id = SlotId::new(pool, *index);
+            if let Some(other) = slot.instance.as_ref().and_then(|id| recorded.insert(id, slot_id.clone())) {
+                let id = slot.instance.as_ref().map_or("", InstanceId::as_str);
+                self.say(format!("I1: {id} is on record as {other} and as {slot_id}"));
             }
         }
         for (slot, ids) in live.into_iter().filter(|(_, ids)| ids.len() > 1) {

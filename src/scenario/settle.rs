@@ -178,7 +178,7 @@ impl Law {
             let Thing::Pool(pool) = &key.on else { continue };
             let most = match key.verb {
                 Verb::Terminate | Verb::Release => standing.limits.nodes_removed_per_hour,
-                Verb::Launch | Verb::Cut | Verb::Reboot | Verb::Claim => u32::MAX,
+                Verb::Launch | Verb::Cut | Verb::Reboot | Verb::Claim | Verb::Exchange => u32::MAX,
                 _ => continue,
             };
             let most = standing.pools.get(pool).map_or(1, |pool| pool.updates.max_unavailable).min(most);

@@ -4,6 +4,7 @@ mod admission;
 mod bench;
 mod budgets;
 mod drains;
+mod exchange;
 mod fabric;
 mod files;
 mod flows;

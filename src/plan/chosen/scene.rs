@@ -2,25 +2,39 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
+
 use super::bargains::bargains;
 use super::problem;
-use crate::effect::marks::{HANDS_OFF, POOL};
+use crate::effect::Exchange;
+use crate::effect::marks::{HANDS_OFF, POOL, is_starting};
 use crate::fabric::insert::Scratch;
 use crate::fabric::search::{begin, place};
 use crate::fabric::state::settle;
 use crate::fabric::{Ask, Freedom, Host, Problem};
 use crate::fleet::policy::ConditionStatus;
 use crate::fleet::pool::Source;
+use crate::fleet::target::Purpose;
 use crate::fleet::updates::When;
-use crate::ids::{HostName, NodeName, PoolName};
-use crate::observed::NodeSeen;
+use crate::ids::{HostName, NodeName, PoolName, ReservationId, SlotId};
+use crate::observed::{InstanceState, Market, NodeSeen};
 use crate::plan::placing::{Choice, Position, Site};
 use crate::plan::view::{Body, PoolView, SlotView, View};
-use crate::plan::wish::{Wish, wish};
+use crate::plan::wish::{EXCHANGE, Wish, wish};
 use crate::plan::{drain, health};
 
 /// How often a placement is looked for again, because a node in it may not go after all.
 const AGAIN: usize = 4;
+
+/// How long a removal by choice counts for its slot.
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// Where a machine comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Kind<'a> {
+    market: Market,
+    reservation: Option<&'a ReservationId>,
+}
 
 pub struct Scene<'v, 'a> {
     pub view: &'v View<'a>,
@@ -163,7 +177,8 @@ impl<'v, 'a> Scene<'v, 'a> {
     /// Emptied by us, or about to be, so that it can serve another pool.
     fn is_begun(&self, at: usize) -> bool {
         let mark = self.slots[at].and_then(|(_, slot)| slot.mark.as_ref());
-        mark.is_some_and(|mark| mark.why == "replace") && !self.site.spots[at].launched
+        let why = if self.site.spots[at].launched { EXCHANGE } else { "replace" };
+        mark.is_some_and(|mark| mark.why == why)
     }
 
     /// Whether a host is what a pool asks for, wherever it hangs and whoever has it.
@@ -191,17 +206,20 @@ impl<'v, 'a> Scene<'v, 'a> {
         let leaves = |pod: &&crate::observed::PodSeen| self.view.harm.is_leaving(pod);
         match spot.standing {
             _ if slot.part.is_none() => Freedom::Out,
+            Position::Draining | Position::Serving if spot.launched && !self.may_change_places(at) => Freedom::Fixed,
             Position::Draining if self.is_begun(at) && node.ready => {
-                let moves_work = self.view.input.defragment && !self.idle_only(pool);
+                let moves_work = self.view.input.defragment && !self.idle_only(pool) && !spot.launched;
                 let is_empty = self.view.harm.pods_on(name).iter().all(leaves);
                 if is_empty || moves_work { Freedom::Usable } else { Freedom::Fixed }
             }
-            Position::Serving if spot.launched || node.annotations.contains_key(HANDS_OFF) => Freedom::Fixed,
+            Position::Serving if node.annotations.contains_key(HANDS_OFF) => Freedom::Fixed,
             Position::Serving if !self.is_busy(at) => Freedom::Usable,
-            Position::Serving if moves_work && !self.idle_only(pool) => match drain::cannot_begin(self.view, name) {
-                None => Freedom::Usable,
-                Some(_) => Freedom::Fixed,
-            },
+            Position::Serving if moves_work && !spot.launched && !self.idle_only(pool) => {
+                match drain::cannot_begin(self.view, name) {
+                    None => Freedom::Usable,
+                    Some(_) => Freedom::Fixed,
+                }
+            }
             Position::Serving => Freedom::Fixed,
             _ => Freedom::Out,
         }
@@ -277,9 +295,13 @@ impl<'v, 'a> Scene<'v, 'a> {
     pub fn decided(&mut self) -> Vec<Option<u32>> {
         let mut to = self.placed();
         for _ in 0..AGAIN {
-            if !self.keep_those_with_other_wishes(&to) {
+            if !self.keep(&to) {
                 break;
             }
+            to = self.placed();
+        }
+        if self.keep(&to) {
+            self.keep_all_machines();
             to = self.placed();
         }
         if !self.view.input.defragment {
@@ -292,7 +314,7 @@ impl<'v, 'a> Scene<'v, 'a> {
         }
         for _ in 0..AGAIN {
             let better = self.defragmented(&to);
-            if !self.keep_those_with_other_wishes(&better) {
+            if !self.keep(&better) {
                 return better;
             }
         }
@@ -338,6 +360,79 @@ impl<'v, 'a> Scene<'v, 'a> {
         now
     }
 
+    /// Keeps what may not go after all; whether there was any.
+    fn keep(&mut self, to: &[Option<u32>]) -> bool {
+        let wishes = self.keep_those_with_other_wishes(to);
+        self.keep_those_without_partner(to) || wishes
+    }
+
+    /// Machines of a cloud only change places, two and two of one kind. Those whose way was begun have a partner first.
+    fn keep_those_without_partner(&mut self, to: &[Option<u32>]) -> bool {
+        let goes = |at: &usize| {
+            let is_free = self.hosts[*at].free == Freedom::Usable && self.site.spots[*at].launched;
+            is_free && self.site.spots[*at].pool != to[*at]
+        };
+        let mut going: BTreeMap<(Option<u32>, Option<u32>, Option<Kind<'_>>), Vec<usize>> = BTreeMap::new();
+        for at in (0..to.len()).filter(goes) {
+            going.entry((self.site.spots[at].pool, to[at], self.kind(at))).or_default().push(at);
+        }
+        let mut alone: Vec<usize> = Vec::new();
+        for ((from, to, kind), hosts) in &going {
+            let partners = going.get(&(*to, *from, *kind)).filter(|_| to.is_some() && kind.is_some());
+            let mut hosts = hosts.clone();
+            hosts.sort_by_key(|at| (!self.is_begun(*at), *at));
+            alone.extend(hosts.into_iter().skip(partners.map_or(0, Vec::len)));
+        }
+        alone.iter().for_each(|at| self.stays(*at));
+        !alone.is_empty()
+    }
+
+    fn keep_all_machines(&mut self) {
+        for at in 0..self.hosts.len() {
+            if self.site.spots[at].launched && self.hosts[at].free == Freedom::Usable {
+                self.stays(at);
+            }
+        }
+    }
+
+    fn stays(&mut self, at: usize) {
+        self.hosts[at].free = Freedom::Fixed;
+        self.hosts[at].pool = self.site.spots[at].pool;
+    }
+
+    /// Where a machine comes from: what it is changed for comes from the same.
+    pub fn kind(&self, at: usize) -> Option<Kind<'a>> {
+        let (_, instance) = self.slots[at]?.1.instance?;
+        Some(Kind { market: instance.market, reservation: instance.reservation.as_ref() })
+    }
+
+    /// Whether a machine may serve another pool: it runs, is its pool's own, nothing is remembered that concerns its slot
+    /// and not itself, and its price is nobody's bid.
+    fn may_change_places(&self, at: usize) -> bool {
+        let Some((pool, slot)) = self.slots[at] else { return false };
+        let (Some((_, instance)), Some(record)) = (slot.instance, slot.record) else { return false };
+        let cloud_is_whole = self.view.input.observed.cloud.instances.gap().is_none();
+        let is_own = slot.part.is_some_and(|part| part.purpose == Purpose::Own);
+        let known = self.view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
+        let mut recent = known.filter(|(_, at)| self.view.now.duration_since(*at) < AN_HOUR);
+        let is_open = |(first, note): &(SlotId, Exchange)| *first == slot.id || note.with == slot.id;
+        let is_quiet = !self.view.exchanges.iter().any(is_open)
+            && record.intent.is_none()
+            && !record.leaving
+            && record.missing_since.is_none();
+        let is_new = slot.node.is_some_and(|(_, node)| is_starting(node));
+        cloud_is_whole
+            && is_own
+            && is_quiet
+            && !is_new
+            && slot.body == Body::Serving
+            && instance.state == InstanceState::Running
+            && instance.market != Market::Spot
+            && instance.notice.is_none()
+            && !self.view.input.renamed.contains_key(pool.name)
+            && !recent.any(|(index, _)| *index == slot.id.index)
+    }
+
     /// Keeps nodes that should go where something else is to be done with them first; whether there were any.
     fn keep_those_with_other_wishes(&mut self, to: &[Option<u32>]) -> bool {
         let mut kept = false;
@@ -346,12 +441,17 @@ impl<'v, 'a> Scene<'v, 'a> {
                 continue;
             };
             let own = self.site.spots[at].pool;
-            if *to == own || self.is_begun(at) {
+            let launched = self.site.spots[at].launched;
+            if *to == own || (self.is_begun(at) && !launched) {
                 continue;
             }
-            if !matches!(wish(self.view, pool, slot), None | Some(Wish::Dress { .. })) {
-                self.hosts[at].free = Freedom::Fixed;
-                self.hosts[at].pool = own;
+            let other = match wish(self.view, pool, slot) {
+                None | Some(Wish::Dress { .. }) => false,
+                Some(Wish::Free) => !launched,
+                Some(_) => true,
+            };
+            if other {
+                self.stays(at);
                 kept = true;
             }
         }

@@ -30,11 +30,12 @@ pub struct Waits {
     pub leaves_room: bool,
 }
 
-/// All nodes that go, as the hosts of the tree.
+/// All nodes that go, as the hosts of the tree; machines of a cloud change places by themselves (`trades`).
 pub fn gives(scene: &Scene<'_, '_>, to: &[Option<u32>]) -> Vec<Give> {
     let end = |pool: Option<u32>| pool.map_or(NOBODY, |pool| pool as usize);
     let all = scene.now().into_iter().zip(to).enumerate();
-    let goes = all.filter(|(at, (now, to))| scene.is_in_play(*at) && now != *to);
+    let is_there = |at: &usize| scene.is_in_play(*at) && !scene.site.spots[*at].launched;
+    let goes = all.filter(|(at, (now, to))| is_there(at) && now != *to);
     goes.map(|(at, (now, to))| Give { from: end(now), to: end(*to), node: scene.site.tree.hosts[at].clone() }).collect()
 }
 

@@ -1,11 +1,13 @@
 //! What can be changed in an on-demand reservation that is there: its size, its end, who may use it.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Terms, Wanted, fleet, used};
 use crate::effect::{Action, Amount, CloudAction, Effects, Fact, Verb};
 use crate::fleet::reservation::{Manage, Match};
-use crate::ids::{ReservationId, SlotId};
+use crate::ids::{InstanceId, ReservationId, SlotId};
 use crate::observed::{ReservationSeen, ReservationState};
 use crate::plan::cost::hourly;
 use crate::plan::draft::{Course, Draft};
@@ -166,18 +168,24 @@ impl Wanted<'_> {
 
 /// The slots whose instances stand in a reservation, but for these, in words.
 pub fn users(input: &PlanInput, id: &ReservationId, but: &[SlotId]) -> String {
-    let live = input.observed.cloud.instances.seen().values();
-    let inside = live.filter(|seen| seen.reservation.as_ref() == Some(id) && seen.state.is_live());
-    let (mut ours, mut others): (Vec<&SlotId>, usize) = (Vec::new(), 0);
-    for seen in inside {
-        match &seen.tag {
-            Some(tag) if but.contains(&tag.slot) => {}
-            Some(tag) if tag.fleet == *fleet(input) => ours.push(&tag.slot),
+    let live = input.observed.cloud.instances.seen().iter();
+    let inside = live.filter(|(_, seen)| seen.reservation.as_ref() == Some(id) && seen.state.is_live());
+    let (mut ours, mut others): (Vec<SlotId>, usize) = (Vec::new(), 0);
+    // One that changed places serves another slot than its tag says.
+    let slots = input.ledger.pools.iter().flat_map(|(name, pool)| pool.slots.iter().map(move |slot| (name, slot)));
+    let moved = slots.filter(|(_, (_, slot))| slot.made_for.is_some());
+    let moved: BTreeMap<&InstanceId, SlotId> =
+        moved.filter_map(|(name, (index, slot))| Some((slot.instance.as_ref()?, SlotId::new(name, *index)))).collect();
+    for (instance, seen) in inside {
+        let slot = seen.tag.as_ref().map(|tag| moved.get(instance).unwrap_or(&tag.slot));
+        match (&seen.tag, slot) {
+            (Some(_), Some(slot)) if but.contains(slot) => {}
+            (Some(tag), Some(slot)) if tag.fleet == *fleet(input) => ours.push(slot.clone()),
             _ => others += 1,
         }
     }
     ours.sort_unstable();
-    let mut words: Vec<String> = (!ours.is_empty()).then(|| names(ours.into_iter())).into_iter().collect();
+    let mut words: Vec<String> = (!ours.is_empty()).then(|| names(ours.iter())).into_iter().collect();
     if others > 0 {
         words.push(format!("{others} that are not ours"));
     }

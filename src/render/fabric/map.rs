@@ -17,7 +17,7 @@ const PAD: u32 = 6;
 const NAME: u32 = 14;
 /// A row of boxes is not wider.
 const WIDE: u32 = 1_180;
-/// Cells in a row of one leaf.
+/// Cells in a row of one leaf, at most.
 const COLUMNS: u32 = 8;
 /// How wide one letter of a name is, about.
 const LETTER: u32 = 6;
@@ -28,7 +28,8 @@ svg{font:10px system-ui,sans-serif;--ink:#1b1f24;--line:#8b949e;--paper:#fff;--b
 text{fill:var(--ink)}.box{fill:var(--box);stroke:var(--line);stroke-width:.5}\
 .cell{fill:var(--paper);stroke:var(--line)}.pool{fill:hsl(var(--hue) 55% var(--light));stroke:var(--ink)}\
 .unused{stroke-dasharray:2 2}.foreign{fill:var(--line);opacity:.5}.bad{stroke:var(--ink);stroke-width:2}\
-.mark{font-size:9px;text-anchor:middle;font-weight:600}.small{font-size:6.5px}.goes{stroke-width:2}";
+.mark{font-size:9px;text-anchor:middle;font-weight:600}.small{font-size:6.5px}.tiny{font-size:4.5px}\
+.goes{stroke-width:2}";
 
 /// Something drawn from its own corner.
 struct Drawn {
@@ -44,11 +45,14 @@ pub fn svg(shown: &Shown<'_>) -> String {
     let (width, height) = (drawn.width.max(legend.width), drawn.height + legend.height + PAD);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"The fabric of {fleet}\" \
-         viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\"><style>{STYLE}</style>{}\
+         viewBox=\"-1 -1 {wide} {tall}\" width=\"{wide}\" height=\"{tall}\"><style>{STYLE}</style>{}\
          <g transform=\"translate(0 {})\">{}</g></svg>\n",
         legend.svg,
         legend.height + PAD,
         drawn.svg,
+        // Room for half a line on every side.
+        wide = width + 2,
+        tall = height + 2,
         fleet = escape(shown.fleet),
     )
 }
@@ -111,15 +115,17 @@ fn boxed(shown: &Shown<'_>, level: usize, domain: usize, above: String) -> Drawn
 fn cells(shown: &Shown<'_>, hosts: std::ops::Range<usize>) -> Drawn {
     let mut svg = String::new();
     let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+    // Rows of one length: ten are five and five, and not eight and two.
+    let columns = count.div_ceil(count.div_ceil(COLUMNS).max(1)).max(1);
     for (at, host) in hosts.enumerate() {
         let at = u32::try_from(at).unwrap_or(0);
-        let (x, y) = (at % COLUMNS * STEP, at / COLUMNS * STEP);
+        let (x, y) = (at % columns * STEP, at / columns * STEP);
         let spot = &shown.site.spots[host];
         let title = title(shown, host, spot);
         write!(svg, "<g transform=\"translate({x} {y})\"><title>{title}</title>{}</g>", cell(spot, shown.goes(host)))
             .expect("a text takes everything");
     }
-    Drawn { svg, width: count.min(COLUMNS) * STEP, height: count.div_ceil(COLUMNS) * STEP }
+    Drawn { svg, width: count.min(columns) * STEP, height: count.div_ceil(columns) * STEP }
 }
 
 /// One host; where it goes to somebody else, with both letters: `A→B`, `→B` from nobody, `A→` to nobody.
@@ -141,7 +147,12 @@ fn cell(spot: &Spot, goes: Option<Option<u32>>) -> String {
         }
         None => mark.push_str(sign(spot.standing)),
     }
-    let small = if goes.is_some() { " small" } else { "" };
+    // With both letters, or a pool of two letters and a sign, it has to be smaller to stay in its cell.
+    let small = match mark.chars().count() {
+        0..=2 if goes.is_none() => "",
+        0..=3 => " small",
+        _ => " tiny",
+    };
     let text = match mark.is_empty() {
         true => String::new(),
         false => format!("<text class=\"mark{small}\" x=\"8\" y=\"11.5\">{mark}</text>"),

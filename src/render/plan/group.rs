@@ -23,6 +23,7 @@ pub enum Kind {
     Delete,
     Drain,
     Release,
+    Exchange,
     Replace,
     Reboot,
     Cut,
@@ -68,6 +69,7 @@ impl Kind {
             Self::Delete => "delete",
             Self::Drain => "drain",
             Self::Release => "release",
+            Self::Exchange => "exchange",
             Self::Replace => "replace",
             Self::Reboot => "reboot",
             Self::Cut => "re-cut",
@@ -88,7 +90,7 @@ impl Kind {
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Remove | Self::Cancel | Self::Delete => "-",
-            Self::Drain | Self::Release | Self::Reboot => "!",
+            Self::Drain | Self::Release | Self::Exchange | Self::Reboot => "!",
             Self::Replace => "-+",
             Self::Purchase => "$",
             Self::Cut | Self::Resize | Self::Change | Self::Disown | Self::Reopen => "~",
@@ -263,6 +265,9 @@ fn kind(shown: &Shown<'_>, steps: &[&Step]) -> Kind {
     }
     if verb(Verb::Release) {
         return Kind::Release;
+    }
+    if verb(Verb::Exchange) {
+        return Kind::Exchange;
     }
     if cloud(|action| matches!(action, CloudAction::Purchase(_))) {
         return Kind::Purchase;
@@ -460,6 +465,9 @@ fn slot_of(change: &LedgerChange) -> Option<&SlotId> {
         | LedgerChange::Claimed { slot, .. }
         | LedgerChange::Unclaimed { slot }
         | LedgerChange::Closed { slot }
+        | LedgerChange::Exchange { slot, .. }
+        | LedgerChange::Exchanged { slot, .. }
+        | LedgerChange::ExchangeOver { slot, .. }
         | LedgerChange::Treated { slot, .. } => Some(slot),
         _ => None,
     }

@@ -116,7 +116,13 @@ impl Page<'_> {
         for (group, [verb, on, size]) in groups.iter().zip(&rows) {
             let style = match group.kind {
                 Kind::Remove | Kind::Cancel | Kind::Delete => RED,
-                Kind::Drain | Kind::Release | Kind::Replace | Kind::Reboot | Kind::Cut | Kind::Purchase => YELLOW,
+                Kind::Drain
+                | Kind::Release
+                | Kind::Exchange
+                | Kind::Replace
+                | Kind::Reboot
+                | Kind::Cut
+                | Kind::Purchase => YELLOW,
                 Kind::Launch | Kind::Claim | Kind::Create | Kind::Reserve => GREEN,
                 Kind::Prepare | Kind::Record => DIM,
                 _ => CYAN,

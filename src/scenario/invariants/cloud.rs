@@ -115,7 +115,7 @@ impl Watch {
     }
 
     pub(super) fn after_cloud(&mut self, scene: &Scene<'_>, action: &CloudAction, yes: bool) {
-        self.one_instance_a_slot(scene.state);
+        self.one_instance_a_slot(scene);
         self.one_thing_a_request(scene.state);
         match action {
             CloudAction::Launch(request) if yes => {

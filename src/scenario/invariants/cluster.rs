@@ -147,7 +147,8 @@ impl Watch {
         let is_well = node.ready && node.conditions.values().all(|seen| seen.xids.is_empty()) && !scene.ends(name);
         let outdated = scene.instance(node).is_some_and(|found| found.digest != rules.template);
         // A node that nobody was let on yet is missed by nobody.
-        if mark.why != "replace" || !outdated || !is_well || is_starting(node) || node.annotation(CORDON).is_some() {
+        let counts = mark.why == "exchange" || (mark.why == "replace" && outdated);
+        if !counts || !is_well || is_starting(node) || node.annotation(CORDON).is_some() {
             return;
         }
         let Some(known) = scene.ledger.pools.get(&slot.pool) else { return };
@@ -189,7 +190,7 @@ impl Watch {
 }
 
 fn is_away(mark: Option<&str>) -> bool {
-    mark.map(Mark::parse).is_some_and(|mark| mark.why == "replace" || mark.why == "cut")
+    mark.map(Mark::parse).is_some_and(|mark| ["replace", "cut", "exchange"].contains(&mark.why.as_str()))
 }
 
 fn is_cordoned(scene: &Scene<'_>, node: &NodeName) -> bool {

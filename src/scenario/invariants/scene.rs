@@ -19,7 +19,10 @@ pub struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     pub fn new(state: &'a State) -> Self {
-        Self { state, seen: state.cluster.observe(state.now), ledger: state.ledger.whole().0 }
+        let mut ledger = state.ledger.whole().0;
+        // An exchange is made from its first record on.
+        ledger.settle_exchanges();
+        Self { state, seen: state.cluster.observe(state.now), ledger }
     }
 
     pub fn node(&self, name: &NodeName) -> Option<&NodeSeen> {
@@ -47,6 +50,14 @@ impl<'a> Scene<'a> {
         };
         let mut all = self.ledger.pools.iter().flat_map(|(pool, known)| known.slots.iter().map(move |one| (pool, one)));
         all.find(|(_, (_, slot))| has(slot)).map(|(pool, (index, slot))| (SlotId::new(pool, *index), slot))
+    }
+
+    /// The slot whose machine an instance is: by its record, else by its tag.
+    pub fn slot_of_instance(&self, id: &InstanceId, found: &Instance) -> Option<SlotId> {
+        let mut all = self.ledger.pools.iter().flat_map(|(pool, known)| known.slots.iter().map(move |one| (pool, one)));
+        let recorded = all.find(|(_, (_, slot))| slot.instance.as_ref() == Some(id));
+        let recorded = recorded.map(|(pool, (index, _))| SlotId::new(pool, *index));
+        recorded.or_else(|| found.tag.as_ref().map(|tag| tag.slot.clone()))
     }
 
     /// What a drain has to send away.
