@@ -1,5 +1,6 @@
 //! The walk on a small world of its own.
 
+mod exchange;
 mod fake;
 mod memory;
 mod money;

@@ -39,6 +39,8 @@ pub struct Chosen {
     gives: Vec<units::Give>,
     /// Machines of a cloud that do so, two and two.
     trades: Vec<trades::Trade>,
+    /// Pools that do not stand together as they should, with who has machines that they cannot have.
+    unlike: Vec<(PoolName, PoolName)>,
     pub stands: Option<Stands>,
 }
 
@@ -95,6 +97,7 @@ impl Chosen {
         chosen.trades = trades::trades(&scene, &to);
         let problem = scene.problem();
         let state = with_hosts(&problem, &to);
+        chosen.unlike = trades::unlike(&scene, &state);
         chosen.stands = Some(report::stands(&scene, &to, &state, &reasons(&state)));
         chosen
     }
@@ -131,6 +134,13 @@ impl Chosen {
     /// Holds what changes places with something that is held: a pool would lack a node for nothing.
     pub fn couple(&self, view: &View<'_>, draft: &mut Draft) {
         trades::couple(&self.trades, view, draft);
+        for (pool, other) in &self.unlike {
+            let text = format!(
+                "it does not stand together, and its machines change places with none of pool/{other}, which are made or \
+                 cut otherwise: give both the same launch and layout"
+            );
+            draft.note(super::types::thing(pool), text);
+        }
         if self.gives.is_empty() {
             return;
         }

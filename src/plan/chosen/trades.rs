@@ -11,10 +11,12 @@ use super::Scene;
 use crate::effect::marks::CORDON;
 use crate::effect::{Action, Amount, Effects, Fact, LedgerChange, Machine, Verb};
 use crate::fabric::Freedom;
+use crate::fabric::state::State;
 use crate::ids::{InstanceId, NodeName, PoolName, ReservationId, SlotId, StepId};
 use crate::observed::Market;
 use crate::plan::draft::{Course, Draft};
 use crate::plan::drain::{Steps, step_id};
+use crate::plan::placing::{Spot, alike};
 use crate::plan::slots::{push, standing};
 use crate::plan::types::{Reason, WaitingOn, thing};
 use crate::plan::view::View;
@@ -47,6 +49,29 @@ pub(super) fn trades(scene: &Scene<'_, '_>, to: &[Option<u32>]) -> Vec<Trade> {
         })
     };
     (0..to.len()).filter_map(goes).collect()
+}
+
+/// Pools that should share a level and do not, each with the first pool of the same instance type whose machines are made
+/// or cut otherwise: there is nobody to change places with.
+pub(super) fn unlike(scene: &Scene<'_, '_>, state: &State<'_>) -> Vec<(PoolName, PoolName)> {
+    let site = &scene.site;
+    let is_launched = |at: &usize| {
+        let own = |spot: &Spot| spot.launched && spot.pool.is_some_and(|pool| pool as usize == *at);
+        site.spots.iter().any(own)
+    };
+    let launched: Vec<usize> = (0..site.pools.len()).filter(is_launched).collect();
+    let split = |at: &&usize| scene.asks[**at].together.is_some_and(|level| state.domains(**at, level).len() > 1);
+    let kind = |at: usize| scene.view.pools.get(&site.pools[at]).map(|pool| &pool.spec.shape.instance_type);
+    let input = scene.view.input;
+    let other = |at: &usize| {
+        let mut others = launched.iter().copied().filter(|other| other != at && kind(*other) == kind(*at));
+        let first = others.next()?;
+        let mut all = std::iter::once(first).chain(others);
+        // Where it may have somebody's, those that it may not have are not what is in the way.
+        let none = all.all(|other| !alike(input, &site.pools[*at], &site.pools[other]));
+        none.then(|| (site.pools[*at].clone(), site.pools[first].clone()))
+    };
+    launched.iter().filter(split).filter_map(other).collect()
 }
 
 /// Has those change places that are let through, and holds who has no partner among them.

@@ -30,8 +30,16 @@ impl Sim {
             }),
         );
         let mut groups: BTreeMap<String, BTreeMap<&str, u32>> = BTreeMap::new();
-        for found in state.cloud.instances.values() {
-            let whose = found.tag.as_ref().map_or("not ours".to_string(), |tag| tag.slot.pool.to_string());
+        // A machine that changed places serves another pool than its tag says.
+        let mut ledger = state.ledger.whole().0;
+        ledger.settle_exchanges();
+        let slots = ledger.pools.iter().flat_map(|(pool, known)| known.slots.values().map(move |slot| (pool, slot)));
+        let moved = slots.filter(|(_, slot)| slot.made_for.is_some());
+        let moved: BTreeMap<_, _> =
+            moved.filter_map(|(pool, slot)| Some((slot.instance.clone()?, pool.to_string()))).collect();
+        for (id, found) in &state.cloud.instances {
+            let tagged = || found.tag.as_ref().map_or("not ours".to_string(), |tag| tag.slot.pool.to_string());
+            let whose = moved.get(id).cloned().unwrap_or_else(tagged);
             let group = format!("{whose}  {}  {}  {:?}", found.instance_type, found.zone, found.paid_as());
             *groups.entry(group).or_default().entry(word(&found.state)).or_default() += 1;
         }
