@@ -125,6 +125,7 @@ scripts! {
     keep_ready_holds_through_an_edited_layout
     kueues_file_needs_a_change
     launched_and_never_listed
+    launched_machines_change_places
     launches_name_their_hosts
     layout_edited_by_night_keeps_its_queue
     leaf_names_are_repeated_in_blocks
@@ -138,6 +139,7 @@ scripts! {
     lowered_quota_evicts_nobody
     lowered_quota_of_a_same_cut_loan_waits
     lowered_quota_waits_at_night_too
+    machines_made_otherwise_stay
     maintenance_is_answered_early
     maintenance_under_a_freeze_moves_a_gang
     mig_manager_fails

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::effect::{Action, CloudAction, ClusterAction, Fact};
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange};
 use crate::ids::{InstanceId, NamespacedName, NodeName, Uid, WorkloadUid};
 use crate::observed::{GangName, Keeper, PodSeen, WorkloadSeen};
 use crate::plan::{PlanInput, Step};
@@ -146,6 +146,7 @@ fn emptied<'a>(input: &'a PlanInput, steps: &'a [Step]) -> BTreeSet<&'a NodeName
             Action::Cluster(ClusterAction::Cut { node, .. } | ClusterAction::Cordon { node, .. }) => {
                 nodes.insert(node);
             }
+            Action::Record(LedgerChange::Exchange { gives, takes, .. }) => instances.extend([gives, &takes.instance]),
             _ => {}
         }
         nodes.extend(step.requires.iter().filter_map(|fact| match fact {

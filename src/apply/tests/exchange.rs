@@ -134,7 +134,7 @@ fn a_machine_that_changed_places_is_ended_as_what_it_serves() {
     assert!(go(&world, steps(&gives, &takes)).report.is_done());
     assert_eq!(
         go(&world, vec![terminate(0, "i-0")]).skipped("terminate:train/0"),
-        "i-0 does not carry the tag of train/0"
+        "train/0 does not hold i-0 any more"
     );
     assert!(go(&world, vec![terminate(0, "i-1")]).report.is_done());
     assert_eq!(world.live(), [InstanceId::from("i-0")]);

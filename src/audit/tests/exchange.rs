@@ -26,6 +26,9 @@ fn exchange() -> Bench {
     bench.standing().pools.get_mut("serve").unwrap().layout = whole;
     let layouts = bench.input.desired.pools["train"].layouts.clone();
     bench.input.desired.pools.get_mut("serve").unwrap().layouts = layouts;
+    let template = bench.input.desired.pools["train"].template.digest.clone();
+    bench.input.desired.pools.get_mut("serve").unwrap().template.digest = template.clone();
+    bench.instance("serve", 2, |seen| seen.template = Some(template));
     for (pool, index) in [("train", 3), ("serve", 2)] {
         bench.cordoned(pool, index, "exchange");
     }

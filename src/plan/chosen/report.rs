@@ -39,7 +39,9 @@ fn pool(scene: &Scene<'_, '_>, at: usize, before: &State<'_>, after: &State<'_>,
     let (site, ask) = (&scene.site, &scene.asks[at]);
     let view = scene.view.pools.get(&site.pools[at]);
     let has = |host: &Host| host.pool.is_some_and(|pool| pool as usize == at);
-    let may_move = scene.hosts.iter().any(|host| has(host) && host.free == Freedom::Usable);
+    // A machine of a cloud has no other place: it can only change with another.
+    let is_free = |(at, host): (usize, &Host)| host.free == Freedom::Usable && !site.spots[at].launched;
+    let may_move = scene.hosts.iter().enumerate().any(|(at, host)| has(host) && is_free((at, host)));
     let lacks = after.placed(at) > before.placed(at);
     let next = reason.next.as_ref().filter(|_| may_move || lacks).map(|next| Next {
         leaves: named(site, &next.leaves),
