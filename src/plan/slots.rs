@@ -133,6 +133,7 @@ fn each(
         }
         units.made(slot, before, draft);
         let Some(wish) = wishes.get(&slot.id) else { continue };
+        on_the_way::follows(view, pool, slot, wish, before, draft);
         let Some(needs) = meanwhile(view, pool, slot, wish) else { continue };
         // What was emptied for one move is not opened before another that somebody said yes to.
         let emptied = slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut");

@@ -99,6 +99,7 @@ impl ClusterState {
                 node.labels.remove(PLUGIN_CONFIG);
                 node.gpus.forget_orders();
             }
+            laid_out.labels.keys().for_each(|key| drop(node.moved_by.remove(key)));
             node.labels.extend(laid_out.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
         })
     }
