@@ -108,6 +108,14 @@ async fn effect(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<(),
         Ok(Done::Evicted { refused }) if !refused.is_empty() => Err(still_there(walk, &refused)),
         Ok(_) => Ok(()),
         Err(error) if error.class == Class::NotFound && wants_it_gone(&step.action) => Ok(()),
+        Err(error) if error.class == Class::NoCapacity => match &step.action {
+            // Whoever waits for its places asks another source meanwhile.
+            Action::Cloud(CloudAction::Modify { reservation, .. }) => {
+                let (reservation, at) = (reservation.clone(), walk.world.clock.now());
+                intents::refuse(walk, step, memory, LedgerChange::ReserveRefused { reservation, at }, &error).await
+            }
+            action => Err(not_sooner(walk, action, retry::after(walk, step, memory, &error))),
+        },
         Err(error) if error.class == Class::NotFound => {
             Err(Turn::End(EventKind::Skipped { fact: None, why: error.message }))
         }

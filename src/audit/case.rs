@@ -69,7 +69,14 @@ impl<'a> Case<'a> {
     fn index_seats(&mut self) {
         for (name, target) in &self.input.target.pools {
             let size = self.pool(name).and_then(|pool| pool.size);
-            let seats = Seats::of(target, size, self.pool_ledger(name), self.seen(), self.now());
+            let seats = Seats::of(
+                target,
+                size,
+                self.pool_ledger(name),
+                self.seen(),
+                &self.input.ledger.head.frozen,
+                self.now(),
+            );
             self.seats.insert(name, seats);
         }
     }

@@ -92,7 +92,10 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
         Some(_) => None,
         None => match blocked(view, &load, purpose.pressure, is_broken) {
             // What was begun stays as it is; what was not is not begun.
-            Some(waiting_on) => return Drain::Partly { steps: Vec::new(), waiting_on },
+            Some(waiting_on) => {
+                let (steps, waiting_on) = asked_in_time(view, &load, purpose, waiting_on);
+                return Drain::Partly { steps, waiting_on };
+            }
             None => None,
         },
     };
@@ -252,6 +255,41 @@ fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure, is_broken: bool
     promises.max().map(too_young)
 }
 
+/// Work that was promised more time than there is goes at the hard end in any case: it is asked to save itself before that.
+fn asked_in_time(view: &View<'_>, load: &Load<'_>, purpose: &Purpose, waiting_on: WaitingOn) -> (Vec<Step>, WaitingOn) {
+    let mut made = Steps::new(purpose.clone());
+    let mut next = None;
+    let is_promise = matches!(waiting_on, WaitingOn::Until { .. });
+    for (uid, workload) in load.workloads.iter().filter(|_| is_promise) {
+        match asked_at(view, workload, purpose.pressure) {
+            Some(at) if at > view.now => next = next.into_iter().chain([at]).min(),
+            Some(_) => {
+                made.last = None;
+                ask(view, &mut made, uid, workload, &[]);
+            }
+            None => {}
+        }
+    }
+    (made.steps, next.map_or(waiting_on, asked_later))
+}
+
+/// When a workload that has less time than it was promised is asked to save itself, if it was not yet.
+pub(super) fn asked_at(view: &View<'_>, workload: &WorkloadSeen, pressure: Pressure) -> Option<Timestamp> {
+    let (_, tier) = view.harm.tier_of(workload)?;
+    let checkpoint = tier.checkpoint.as_ref().filter(|one| one.signal == Signal::Annotation)?;
+    let hard_at = pressure.hard_at.filter(|hard_at| *hard_at > view.now)?;
+    let promised = workload.reserved?.checked_add(tier.minimum_runtime.signed()).ok()?;
+    let is_short = promised > hard_at && !workload.marks.contains_key(ASKED);
+    is_short.then(|| hard_at.checked_sub(checkpoint.deadline.signed()).ok())?
+}
+
+pub(super) fn asked_later(at: Timestamp) -> WaitingOn {
+    WaitingOn::until(
+        at,
+        "its tier promises it a minimum runtime; then it is asked to save, because its time ends before that",
+    )
+}
+
 /// What stands in the way of emptying a node in service that nothing takes away at an instant.
 pub fn cannot_begin(view: &View<'_>, node: &NodeName) -> Option<WaitingOn> {
     blocked(view, &load(view, node), Pressure::default(), false)
@@ -404,9 +442,7 @@ pub fn suspend(
     let mut takes = (2, 60);
     if let Some(checkpoint) = checkpoint.filter(|one| one.signal == Signal::Annotation && !is_hard && !is_broken) {
         if !workload.marks.contains_key(ASKED) {
-            let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
-            let action = Action::Cluster(ClusterAction::Ask { workload: uid.clone(), mark });
-            made.push(step_id("ask", &workload.name, 0), action, holds.to_vec(), (1, 2));
+            ask(view, made, uid, workload, holds);
         }
         let within_secs = checkpoint.deadline.as_secs();
         let saved = Fact::Saved { workload: uid.clone(), within_secs, hard_at };
@@ -420,6 +456,13 @@ pub fn suspend(
     made.disturbs(view, view.harm.hit_workload(uid), &[]);
     resume(made, uid, workload);
     suspended
+}
+
+/// Asks a workload to save its work.
+pub(super) fn ask(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &WorkloadSeen, holds: &[Fact]) {
+    let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
+    let action = Action::Cluster(ClusterAction::Ask { workload: uid.clone(), mark });
+    made.push(step_id("ask", &workload.name, 0), action, holds.to_vec(), (1, 2));
 }
 
 /// Waits until a suspended workload is gone, and lets it queue again: it keeps its place.

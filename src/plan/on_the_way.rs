@@ -123,6 +123,9 @@ fn waiting<'s, 'a>(
     let is_kept = |slot: &SlotView<'_>| {
         slot.node.is_some_and(|(node, _)| asked.kept.contains_key(node) || kept.contains_key(node))
     };
-    let waits = |slot: &&&SlotView<'_>| slot.mark.is_none() && (is_kept(slot) || asked.wait.contains_key(&slot.id));
+    // That work is on it is no reason: it is emptied anyway.
+    let is_told =
+        |slot: &SlotView<'_>| asked.wait.get(&slot.id).is_some_and(|on| !matches!(on, WaitingOn::Gang { .. }));
+    let waits = |slot: &&&SlotView<'_>| slot.mark.is_none() && (is_kept(slot) || is_told(slot));
     along.iter().filter(waits).map(|slot| slot.id.clone()).collect()
 }

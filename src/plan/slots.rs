@@ -65,6 +65,9 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
         let courses = draft.courses.split_off(before);
         super::marks::after_rename(view, pool.name, courses, draft);
     }
+    for pool in view.pools.values() {
+        shared.room.dear(view, pool).into_iter().for_each(|text| draft.note(thing(pool.name), text));
+    }
     if view.input.only_node.is_none() {
         strays(view, draft);
     }

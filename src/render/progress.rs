@@ -197,7 +197,8 @@ fn record(change: &LedgerChange) -> String {
     }
 }
 
-fn fact(fact: &Fact) -> String {
+/// What is waited for, or must be so.
+pub fn fact(fact: &Fact) -> String {
     match fact {
         Fact::Gone(id) => format!("{id} is gone"),
         Fact::Live(id) => format!("{id} is there"),

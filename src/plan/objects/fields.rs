@@ -15,6 +15,8 @@ use crate::queue::parse::quantity;
 
 /// Longer values are cut: their beginning is all that fits.
 const LONGEST: usize = 40;
+/// So much of what two long texts have in common is shown before the part in which they differ.
+const BEFORE: usize = 12;
 /// How many fields a sentence takes.
 const SHOWN: usize = 4;
 /// What a pool's share is called in a Quota, by what Kueue calls it.
@@ -169,7 +171,10 @@ impl Walk<'_> {
             (Value::String(before), Value::String(after)) if before.contains('\n') || after.contains('\n') => {
                 self.lines(before, after);
             }
-            (old, new) => self.push(String::new(), shown(old), shown(new)),
+            (old, new) => {
+                let (old, new) = both_shown(&whole(old), &whole(new));
+                self.push(String::new(), old, new);
+            }
         }
     }
 
@@ -264,18 +269,28 @@ fn has_parts(items: &[Value]) -> bool {
     items.iter().any(|item| item.is_object() || item.is_array())
 }
 
-fn shown(value: &Value) -> String {
-    let text = match value {
-        Value::Null => return "nothing".into(),
+/// Two texts that differ, each short enough to read; of long ones the part in which they do.
+fn both_shown(old: &str, new: &str) -> (String, String) {
+    let alike = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
+    let is_seen = alike + BEFORE < LONGEST;
+    let from = |text: &str| match is_seen {
+        true => cut(text),
+        false => cut(&['…'].into_iter().chain(text.chars().skip(alike - BEFORE)).collect::<String>()),
+    };
+    (from(old), from(new))
+}
+
+fn whole(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".into(),
         Value::String(text) => text.clone(),
-        Value::Array(items) if items.is_empty() => return "nothing".into(),
+        Value::Array(items) if items.is_empty() => "nothing".into(),
         Value::Array(items) => {
             let words = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
             format!("[{}]", words.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
-    };
-    cut(&text)
+    }
 }
 
 fn cut(text: &str) -> String {
@@ -356,6 +371,15 @@ mod tests {
             json!({"spec": {"cohortName": "research", "stopPolicy": "None", "preemption": {"a": "b", "c": "d"}}});
         let wanted = json!({"spec": {"preemption": {"a": "e"}}});
         assert_eq!(of_queue(&seen, &wanted), ["cohort research → nothing", "preemption a b → e"]);
+    }
+
+    #[test]
+    fn long_texts_are_shown_where_they_differ() {
+        let rule = "!has(object.metadata.labels) || !('kueue.x-k8s.io/queue-name' in object.metadata.labels)";
+        let with = |rule: &str| json!({"spec": {"rule": rule}});
+        let shown = of_queue(&with(&format!("{rule} || true")), &with(rule));
+        assert_eq!(shown, ["rule …data.labels) || true → …data.labels)"]);
+        assert_eq!(of_queue(&with("a"), &with("b")), ["rule a → b"]);
     }
 
     #[test]
