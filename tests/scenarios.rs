@@ -217,6 +217,7 @@ scripts! {
     tide_lends_and_reclaims
     tide_lends_what_nobody_uses
     tier_is_ranked_anew
+    total_over_gpus_and_slices_is_kept
     turn_of_the_tide_approves_nothing_else
     two_blocks_take_two_offers
     two_budgets_on_a_pod

@@ -109,6 +109,7 @@ pub fn workload(name: &str, queue: &str, gpus: i64) -> WorkloadSeen {
         requests,
         required_level: None,
         preferred_level: None,
+        placed: false,
         reserved: Some(at("2026-03-01T10:00Z")),
         evicted: false,
         finished: false,

@@ -344,6 +344,7 @@ impl Bench {
             per_pod: BTreeMap::new(),
             required_level: None,
             preferred_level: None,
+            placed: false,
             reserved: Some(self.input.now - SignedDuration::from_hours(24)),
             evicted: false,
             finished: false,

@@ -131,6 +131,7 @@ fn workload(reserved: bool, saved: Option<Timestamp>) -> BTreeMap<WorkloadUid, W
         per_pod: BTreeMap::new(),
         required_level: None,
         preferred_level: None,
+        placed: false,
         reserved: reserved.then(|| at(0)),
         evicted: false,
         finished: false,

@@ -143,6 +143,7 @@ impl ClusterState {
             per_pod,
             required_level: gang.spec.required_level.clone(),
             preferred_level: gang.spec.preferred_level.clone(),
+            placed: gang.placed,
             reserved: held.map(|held| held.since),
             evicted: gang.evicted.is_some(),
             finished: gang.finished,
