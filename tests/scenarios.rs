@@ -106,6 +106,7 @@ scripts! {
     frozen_node_of_a_gang_holds_all_of_it
     frozen_pool_holds_a_loan_of_quota
     frozen_pool_lends_nothing
+    gang_beside_the_queues_is_asked_to_save
     gang_comes_back_on_new_nodes
     gang_goes_in_one_hour
     gang_that_could_never_start_again_is_named

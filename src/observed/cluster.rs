@@ -107,6 +107,9 @@ pub struct PodSeen {
     pub empty_dir: bool,
     /// When it last said that its work is saved.
     pub saved: Option<Timestamp>,
+    /// When we asked it for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Timestamp>,
     /// The disruption budgets that select it. More than one is a mistake that the API server answers with 500.
     pub budgets: Vec<NamespacedName>,
 }

@@ -88,6 +88,7 @@ pub fn pod(name: &str, node: &str, gpus: i64) -> PodSeen {
         grace_secs: 30,
         empty_dir: false,
         saved: None,
+        asked: None,
         budgets: Vec::new(),
     }
 }

