@@ -40,7 +40,7 @@ spec: {rank: 100}
 apiVersion: tidewright.dev/v1alpha1
 kind: PreemptionTier
 metadata: {name: high}
-spec: {rank: 200}
+spec: {rank: 200, preempts: lowerTiers}
 ---
 apiVersion: tidewright.dev/v1alpha1
 kind: Quota
