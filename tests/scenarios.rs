@@ -110,6 +110,7 @@ scripts! {
     frozen_node_of_a_gang_holds_all_of_it
     frozen_pool_holds_a_loan_of_quota
     frozen_pool_lends_nothing
+    gang_beside_the_queues_is_asked_to_save
     gang_comes_back_on_new_nodes
     gang_goes_in_one_hour
     gang_that_could_never_start_again_is_named
@@ -227,6 +228,7 @@ scripts! {
     tide_lends_and_reclaims
     tide_lends_what_nobody_uses
     tier_is_ranked_anew
+    total_over_gpus_and_slices_is_kept
     turn_of_the_tide_approves_nothing_else
     two_blocks_take_two_offers
     two_budgets_on_a_pod

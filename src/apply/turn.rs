@@ -146,8 +146,10 @@ pub(super) async fn send(walk: &Walk<'_>, action: &Action, memory: &mut Memory) 
 /// A mark says since when it is there, and waits are counted from it: that is now, however old the plan is.
 fn dated(action: &ClusterAction, now: Timestamp) -> ClusterAction {
     let mut action = action.clone();
-    if let ClusterAction::Cordon { mark, .. } | ClusterAction::Ask { mark, .. } | ClusterAction::Suspend { mark, .. } =
-        &mut action
+    if let ClusterAction::Cordon { mark, .. }
+    | ClusterAction::Ask { mark, .. }
+    | ClusterAction::AskPods { mark, .. }
+    | ClusterAction::Suspend { mark, .. } = &mut action
     {
         mark.since = now;
     }
@@ -164,6 +166,7 @@ fn wants_it_gone(action: &Action) -> bool {
                 | ClusterAction::Disown(_)
                 | ClusterAction::Uncordon { .. }
                 | ClusterAction::Ask { .. }
+                | ClusterAction::AskPods { .. }
                 | ClusterAction::Suspend { .. }
                 | ClusterAction::Shrink { .. }
                 | ClusterAction::Resume { .. }

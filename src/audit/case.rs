@@ -374,7 +374,7 @@ fn subjects(node_of: &BTreeMap<&InstanceId, &NodeName>, action: &Action) -> Vec<
             | ClusterAction::Suspend { workload, .. }
             | ClusterAction::Shrink { workload, .. }
             | ClusterAction::Resume { workload } => vec![Subject::Workload(workload.clone())],
-            ClusterAction::Evict { .. } => Vec::new(),
+            ClusterAction::Evict { .. } | ClusterAction::AskPods { .. } => Vec::new(),
         },
     }
 }

@@ -16,7 +16,7 @@ use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing,
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::{Keeper, NodeSeen, PodSeen, WorkloadSeen};
+use crate::observed::{GangName, Keeper, NodeSeen, PodSeen, WorkloadSeen};
 
 /// How hard a node may be emptied.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,13 +125,19 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     }
     made.last.clone_from(&cordoned);
     let (evicted, left) = evict(view, allowance, &load, purpose.pressure);
+    let since = slot.mark.as_ref().map_or(view.now, |mark| mark.since);
+    let (asked, saving) = ask_gangs(view, &mut made, &evicted, since, &holds, is_broken);
+    made.last.clone_from(&cordoned);
     if !evicted.is_empty() {
         let force = purpose.pressure.deadline.is_some_and(|deadline| view.now >= deadline);
         let hit = view.harm.hit(&evicted);
         let pods: Vec<(NamespacedName, Uid)> = evicted.iter().map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
         let action = Action::Cluster(ClusterAction::Evict { pods, force });
         let grace = evicted.iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
-        made.push(step_id("evict", node, generation), action, holds.clone(), (5, 60 + grace));
+        made.push(step_id("evict", node, generation), action, holds.clone(), (5, 60 + grace + saving));
+        if let Some(step) = made.steps.last_mut().filter(|_| !asked.is_empty()) {
+            step.after = asked;
+        }
         made.disturbs(view, hit, &evicted);
         ends.extend(made.last.clone());
     }
@@ -424,6 +430,56 @@ impl Allowance {
         }
         None
     }
+}
+
+/// Asks each gang that is about to be evicted to save itself, where the tier of its pods says so and it is not broken.
+/// Says which steps have to be done first, and how long that may take.
+fn ask_gangs(
+    view: &View<'_>,
+    made: &mut Steps,
+    evicted: &[&PodSeen],
+    since: Timestamp,
+    holds: &[Fact],
+    is_broken: bool,
+) -> (Vec<StepId>, u64) {
+    let pressure = made.purpose.pressure;
+    let is_over = |at: Option<Timestamp>| at.is_some_and(|at| view.now >= at);
+    let (mut ends, mut longest) = (Vec::new(), 0);
+    if is_over(pressure.hard_at) || is_over(pressure.deadline) || is_broken {
+        return (ends, longest);
+    }
+    let begin = made.last.clone();
+    for (gang, pods, within_secs) in saving(view, evicted) {
+        made.last.clone_from(&begin);
+        if pods.iter().any(|pod| pod.asked.is_none_or(|asked| asked < since)) {
+            let named = pods.iter().map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
+            let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
+            let action = Action::Cluster(ClusterAction::AskPods { gang: gang.clone(), pods: named, mark });
+            made.push(step_id("ask", gang, 0), action, holds.to_vec(), (1, 2));
+        }
+        let nodes = pods.iter().filter_map(|pod| pod.node.clone()).collect();
+        let saved = Fact::PodsSaved { gang: gang.clone(), nodes, since, within_secs, hard_at: pressure.hard_at };
+        made.push(step_id("saved", gang, 0), Action::Await(saved), vec![], (1, within_secs));
+        ends.extend(made.last.clone());
+        longest = longest.max(within_secs);
+    }
+    (ends, longest)
+}
+
+/// The gangs among these pods that no queue admitted and that can save their work, with how long they have for it.
+pub(super) fn saving<'p>(view: &View<'_>, pods: &[&'p PodSeen]) -> Vec<(&'p GangName, Vec<&'p PodSeen>, u64)> {
+    let mut gangs: BTreeMap<&GangName, Vec<&PodSeen>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| pod.workload.is_none()) {
+        if let Some(gang) = &pod.gang {
+            gangs.entry(gang).or_default().push(pod);
+        }
+    }
+    let saves = gangs.into_iter().filter_map(|(gang, pods)| {
+        let priority = pods.iter().map(|pod| pod.priority).max()?;
+        let checkpoint = view.harm.tier_by_priority(priority)?.1.checkpoint.as_ref()?;
+        (checkpoint.signal == Signal::Annotation).then(|| (gang, pods, checkpoint.deadline.as_secs()))
+    });
+    saves.collect()
 }
 
 /// Asks a workload to save itself where its tier says so and it is not broken, then suspends it, waits until it is gone,

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::compile::currency::{AMPLE, CURRENCY, FLAVOR};
 use crate::compile::holds::is_accelerator;
+use crate::fleet::worth;
 use crate::ids::ResourceName;
 use crate::observed::ObjectKind;
 use crate::queue::parse::quantity;
@@ -43,6 +45,9 @@ const NAMES: [(&str, &str); 16] = [
 ];
 /// Fields of ours that go when nobody wants them any more; what else we do not set may be the server's.
 const MAY_GO: [&str; 2] = ["cohortName", "parentName"];
+
+/// What an item of a list is known by.
+const NAMED_BY: [&str; 2] = ["name", "input"];
 
 /// A field that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,11 +94,17 @@ pub fn sides(fields: &[Field]) -> (String, String) {
 /// "8 GPUs", "48 × 3g.40gb", "3072 cpu"
 pub fn amount(resource: &ResourceName, amount: i64) -> String {
     match (resource.as_str(), resource.as_str().strip_prefix("nvidia.com/mig-")) {
+        (CURRENCY, _) if amount >= whole(AMPLE) => "no limit".into(),
+        (CURRENCY, _) => worth::text(amount.unsigned_abs()),
         (_, Some(profile)) => format!("{amount} × {}", profile.replace(".me", "+me")),
         ("nvidia.com/gpu", _) if amount == 1 => "1 GPU".into(),
         ("nvidia.com/gpu", _) => format!("{amount} GPUs"),
         (name, _) => format!("{amount} {name}"),
     }
+}
+
+fn whole(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
 fn few(fields: &[Field], of: impl Fn(&Field) -> String) -> String {
@@ -125,6 +136,12 @@ fn amounts(kind: ObjectKind, seen: &Value, wanted: &Value, found: &mut Vec<Field
             let (old, new) = (of(&before), of(&after));
             let number = |value: &Value| quantity(&resource, value).unwrap_or(0);
             if number(&old) == number(&new) {
+                continue;
+            }
+            if flavor == FLAVOR {
+                let text =
+                    |value: &Value| if value.is_null() { "nothing".into() } else { amount(&resource, number(value)) };
+                rest.push(Field { name: "total".into(), seen: text(&old), wanted: text(&new) });
                 continue;
             }
             let word = if kind == ObjectKind::Cohort && key == "nominalQuota" { "quota" } else { word };
@@ -191,7 +208,7 @@ impl Walk<'_> {
         let gone: Vec<&String> = before.keys().filter(|key| !after.contains_key(*key)).filter(ours).collect();
         for key in gone.into_iter().chain(after.keys()) {
             // Quotas are told as amounts; the name of an item stands in the path already.
-            let is_name = key == "name" && (before.is_empty() || after.is_empty());
+            let is_name = NAMED_BY.contains(&key.as_str()) && (before.is_empty() || after.is_empty());
             if key == "resourceGroups" || is_name {
                 continue;
             }
@@ -206,7 +223,7 @@ impl Walk<'_> {
     /// Items by their names where they have some, else by their places.
     fn array(&mut self, before: &[Value], after: &[Value]) {
         fn name(item: &Value) -> Option<&str> {
-            item.get("name").and_then(Value::as_str)
+            NAMED_BY.iter().find_map(|key| item.get(*key)).and_then(Value::as_str)
         }
         let all = || before.iter().chain(after);
         if all().all(|item| name(item).is_some()) {
