@@ -189,7 +189,7 @@ impl Walk<'_> {
                 self.lines(before, after);
             }
             (old, new) => {
-                let (old, new) = both_shown(&whole(old), &whole(new));
+                let (old, new) = both_shown(&as_text(old), &as_text(new));
                 self.push(String::new(), old, new);
             }
         }
@@ -297,7 +297,7 @@ fn both_shown(old: &str, new: &str) -> (String, String) {
     (from(old), from(new))
 }
 
-fn whole(value: &Value) -> String {
+fn as_text(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
         Value::String(text) => text.clone(),
