@@ -32,6 +32,7 @@ mod rights;
 mod schedulers;
 mod teams;
 mod tiers;
+mod total;
 mod versions;
 mod whole;
 

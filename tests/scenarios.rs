@@ -45,6 +45,7 @@ scripts! {
     block_is_bought_filled_and_drained
     boot_that_does_not_help_is_not_repeated
     booted_node_is_admitted_again
+    booted_node_is_updated_on_the_way
     booted_node_shows_its_gpus_first
     bought_block_is_not_edited
     breaker_stops_mass_quarantine
@@ -66,8 +67,10 @@ scripts! {
     crash_before_each_effect
     crash_in_a_roll_out_and_a_day
     cut_behind_a_drain
+    cut_by_somebody_else_is_named
     cut_follows_its_file
     dead_node_is_replaced
+    dead_node_is_replaced_over_the_limit
     declared_fabric_is_written_to_its_nodes
     defragment_moves_work_that_pays
     deleted_borrower_gives_back
@@ -86,6 +89,7 @@ scripts! {
     emptied_for_a_person_is_closed
     emptied_node_is_opened_by_its_person
     ended_loan_takes_its_own_gang
+    ended_node_is_not_opened
     entries_in_use_stay_in_the_file
     existing_node_disappears
     existing_nodes_are_claimed_and_released
@@ -106,12 +110,14 @@ scripts! {
     frozen_node_of_a_gang_holds_all_of_it
     frozen_pool_holds_a_loan_of_quota
     frozen_pool_lends_nothing
+    gang_beside_the_queues_is_asked_to_save
     gang_comes_back_on_new_nodes
     gang_goes_in_one_hour
     gang_that_could_never_start_again_is_named
     gang_waits_for_a_whole_leaf
     gang_waits_for_its_last_node
     gangs_wider_than_the_budget_move_alone
+    given_up_place_is_not_bought_by_the_hour
     grow
     guard_calls_back_what_it_lent
     guard_stops_lending
@@ -123,6 +129,7 @@ scripts! {
     interrupted_fill_cuts_nothing_twice
     interruption_under_a_freeze_moves_a_gang
     keep_ready_holds_through_an_edited_layout
+    kept_nodes_are_not_chosen_to_go
     kueues_file_needs_a_change
     launched_and_never_listed
     launched_machines_change_places
@@ -147,6 +154,7 @@ scripts! {
     missed_turn_is_no_roll_out
     new_nodes_serve_while_an_update_waits
     node_of_other_hardware_is_not_claimed
+    node_that_is_late_is_not_idle
     nodes_change_places_when_that_pays
     not_approved_is_not_begun
     not_approved_is_not_done
@@ -159,6 +167,7 @@ scripts! {
     policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends
     quarantine_ends_with_its_node
+    quarantined_node_goes_first
     quarantined_node_is_missed_in_a_loan
     quarantined_node_moves_its_gang
     quota_follows_a_replacement_too
@@ -182,6 +191,7 @@ scripts! {
     replace_in_a_full_reservation
     required_level_has_no_room
     resend_into_a_hidden_reservation
+    reservation_and_pool_grow_together
     reservation_is_given_back_empty
     reservation_shrinks_under_its_nodes
     reserved_places_come_before_offered_hosts
@@ -198,6 +208,7 @@ scripts! {
     same_cut_loan_is_reclaimed
     second_apply_does_nothing
     service_moves_through_a_layout_change
+    short_of_its_promise_is_asked_to_save
     shrink_before_they_join
     shrink_takes_the_emptiest_place
     shrink_too_much_waits_for_approval
@@ -219,6 +230,7 @@ scripts! {
     tide_lends_and_reclaims
     tide_lends_what_nobody_uses
     tier_is_ranked_anew
+    total_over_gpus_and_slices_is_kept
     turn_of_the_tide_approves_nothing_else
     two_blocks_take_two_offers
     two_budgets_on_a_pod
@@ -227,6 +239,7 @@ scripts! {
     unmet_guarantee_says_who_has_it
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
+    what_ends_soon_is_not_moved_before
     what_is_held_says_why
     what_is_held_takes_no_room
     what_is_not_ours_stays

@@ -517,6 +517,7 @@ impl Work {
             requests: per_pod.iter().map(|(name, amount)| (name.clone(), amount * pods as i64)).collect(),
             required_level: None,
             preferred_level: Some(LEAF.into()),
+            placed: true,
             reserved: on.map(|_| days_ago(1)),
             evicted: false,
             finished: false,
@@ -570,6 +571,7 @@ fn pod(name: &str, node: &NodeName, requests: &[(&str, i64)]) -> PodSeen {
         grace_secs: 30,
         empty_dir: false,
         saved: None,
+        asked: None,
         budgets: Vec::new(),
     }
 }

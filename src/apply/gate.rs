@@ -268,7 +268,7 @@ fn nodes(step: &Step, seen: &Observed) -> BTreeSet<NodeName> {
             let its_own = cluster.pods.seen().iter().filter(|pod| pod.workload.as_ref() == Some(workload));
             all.extend(its_own.filter_map(|pod| pod.node.clone()));
         }
-        Action::Cluster(ClusterAction::Evict { pods, .. }) => {
+        Action::Cluster(ClusterAction::Evict { pods, .. } | ClusterAction::AskPods { pods, .. }) => {
             let named = cluster.pods.seen().iter().filter(|pod| pods.iter().any(|(_, uid)| *uid == pod.uid));
             all.extend(named.filter_map(|pod| pod.node.clone()));
         }

@@ -200,7 +200,7 @@ async fn owe(
 }
 
 /// A definite no. The approval is given back first: closing the intent ends the purpose that it was taken for.
-async fn refuse(
+pub(super) async fn refuse(
     walk: &Walk<'_>,
     step: &Step,
     memory: &mut Memory,

@@ -137,8 +137,9 @@ fn room(walk: &Walk<'_>, behind: &[&Step], head: &Head) -> Result<(), String> {
     let Some(opened) = walk.approval.and_then(|digest| head.approvals.get(digest)) else { return Ok(()) };
     let (promised, settled) = (walk.promised.borrow(), walk.settled.borrow());
     let mut sum = wanted.clone();
-    let asking = walk.plan.steps.iter().filter(|next| next.consent == Consent::Asked && !next.effects.is_empty());
+    let asking = walk.plan.steps.iter().filter(|next| next.consent != Consent::Standing && !next.effects.is_empty());
     for next in asking.filter(|next| !settled.contains(&next.id) && !behind.iter().any(|other| other.id == next.id)) {
+        // What a tide does on its way is not stopped by this, and is paid with the same.
         let is_begun = promised.contains(&next.id) || !walk.prepared.contains(&next.id);
         if is_begun && covered(walk.approval, next, head) == Ok(false) {
             sum.add(&next.effects);

@@ -108,6 +108,14 @@ async fn effect(walk: &Walk<'_>, step: &Step, memory: &mut Memory) -> Result<(),
         Ok(Done::Evicted { refused }) if !refused.is_empty() => Err(still_there(walk, &refused)),
         Ok(_) => Ok(()),
         Err(error) if error.class == Class::NotFound && wants_it_gone(&step.action) => Ok(()),
+        Err(error) if error.class == Class::NoCapacity => match &step.action {
+            // Whoever waits for its places asks another source meanwhile.
+            Action::Cloud(CloudAction::Modify { reservation, .. }) => {
+                let (reservation, at) = (reservation.clone(), walk.world.clock.now());
+                intents::refuse(walk, step, memory, LedgerChange::ReserveRefused { reservation, at }, &error).await
+            }
+            action => Err(not_sooner(walk, action, retry::after(walk, step, memory, &error))),
+        },
         Err(error) if error.class == Class::NotFound => {
             Err(Turn::End(EventKind::Skipped { fact: None, why: error.message }))
         }
@@ -138,8 +146,10 @@ pub(super) async fn send(walk: &Walk<'_>, action: &Action, memory: &mut Memory) 
 /// A mark says since when it is there, and waits are counted from it: that is now, however old the plan is.
 fn dated(action: &ClusterAction, now: Timestamp) -> ClusterAction {
     let mut action = action.clone();
-    if let ClusterAction::Cordon { mark, .. } | ClusterAction::Ask { mark, .. } | ClusterAction::Suspend { mark, .. } =
-        &mut action
+    if let ClusterAction::Cordon { mark, .. }
+    | ClusterAction::Ask { mark, .. }
+    | ClusterAction::AskPods { mark, .. }
+    | ClusterAction::Suspend { mark, .. } = &mut action
     {
         mark.since = now;
     }
@@ -156,6 +166,7 @@ fn wants_it_gone(action: &Action) -> bool {
                 | ClusterAction::Disown(_)
                 | ClusterAction::Uncordon { .. }
                 | ClusterAction::Ask { .. }
+                | ClusterAction::AskPods { .. }
                 | ClusterAction::Suspend { .. }
                 | ClusterAction::Shrink { .. }
                 | ClusterAction::Resume { .. }

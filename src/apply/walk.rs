@@ -380,7 +380,11 @@ impl<'w, 'a> Frontier<'w, 'a> {
         let millis = i64::try_from(ticks.saturating_mul(poll.as_millis())).unwrap_or(i64::MAX);
         let tick = later(self.begun, SignedDuration::from_millis(millis));
         match fact {
-            Fact::After(at) | Fact::Saved { hard_at: Some(at), .. } if *at > now => tick.min(*at),
+            Fact::After(at) | Fact::Saved { hard_at: Some(at), .. } | Fact::PodsSaved { hard_at: Some(at), .. }
+                if *at > now =>
+            {
+                tick.min(*at)
+            }
             _ => tick,
         }
     }

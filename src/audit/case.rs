@@ -69,7 +69,14 @@ impl<'a> Case<'a> {
     fn index_seats(&mut self) {
         for (name, target) in &self.input.target.pools {
             let size = self.pool(name).and_then(|pool| pool.size);
-            let seats = Seats::of(target, size, self.pool_ledger(name), self.seen(), self.now());
+            let seats = Seats::of(
+                target,
+                size,
+                self.pool_ledger(name),
+                self.seen(),
+                &self.input.ledger.head.frozen,
+                self.now(),
+            );
             self.seats.insert(name, seats);
         }
     }
@@ -378,7 +385,7 @@ fn subjects(node_of: &BTreeMap<&InstanceId, &NodeName>, action: &Action) -> Vec<
             | ClusterAction::Suspend { workload, .. }
             | ClusterAction::Shrink { workload, .. }
             | ClusterAction::Resume { workload } => vec![Subject::Workload(workload.clone())],
-            ClusterAction::Evict { .. } => Vec::new(),
+            ClusterAction::Evict { .. } | ClusterAction::AskPods { .. } => Vec::new(),
         },
     }
 }

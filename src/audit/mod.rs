@@ -97,6 +97,7 @@ const LAWS: &[Law] = &[
     tiers::tide_takes_the_borrowers_work,
     tiers::minimum_runtime,
     tiers::asked_to_save,
+    tiers::pods_asked_to_save,
     evict::resume_only_ours,
     evict::shrinks_what_may_be_smaller,
     slots::one_slot_one_instance,

@@ -97,10 +97,9 @@ fn given_back(case: &Case<'_>, at: usize, request: &LaunchRequest) -> Decimal {
 /// The slot had a node, and it is no more: the limit never blocks what follows.
 fn replaces_a_dead_node(case: &Case<'_>, request: &LaunchRequest) -> bool {
     let Some(slot) = case.ledger_slot(&request.slot) else { return false };
-    match &slot.instance {
-        Some(id) => case.instance(id).is_none_or(|seen| matches!(seen.state, InstanceState::Terminated)),
-        None => slot.generation > 0 && slot.refused.is_empty(),
-    }
+    let is_gone =
+        |id: &InstanceId| case.instance(id).is_none_or(|seen| matches!(seen.state, InstanceState::Terminated));
+    (slot.lost && !slot.gave_up) || slot.instance.as_ref().is_some_and(is_gone)
 }
 
 /// The offer, the fee, the approval and the ledger all say the same; nothing that may have been bought is bought again.

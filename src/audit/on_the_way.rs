@@ -1,4 +1,5 @@
-//! What a tide empties may move to a new version on the way: as far as the roll-out of its pool may, and with its approval.
+//! What a tide empties, or is emptied to be booted, may move to a new version on the way: as far as the roll-out of its pool
+//! may, and with its approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +8,12 @@ use super::case::Case;
 use super::updates::is_open;
 use crate::effect::marks::{CORDON, Mark};
 use crate::effect::{Action, CloudAction, Effects, Thing};
+use crate::fleet::policy::Remedy;
 use crate::fleet::updates::When;
 use crate::ids::{Digest, PoolName};
 use crate::plan::{Consent, Reason, Step};
 
-const ON_THE_WAY: &str = "a tide is no way around a roll-out";
+const ON_THE_WAY: &str = "nothing is a way around a roll-out";
 
 /// No more of them than the pool lets be away at once, while a window is open, and paid for where a roll-out would have to
 /// be. What comes back is only cut. What was begun is brought to its end.
@@ -19,9 +21,12 @@ pub fn keeps_the_rollout(case: &Case<'_>, found: &mut Found) {
     let mut fresh: BTreeMap<&PoolName, BTreeSet<u32>> = BTreeMap::new();
     for (at, step) in case.each() {
         let reason = case.reason(at);
-        let is_tide = matches!(reason, Reason::Lent { .. } | Reason::Returning { .. });
+        let is_ours = matches!(
+            reason,
+            Reason::Lent { .. } | Reason::Returning { .. } | Reason::Sick { remedy: Remedy::Reboot, .. }
+        );
         let Action::Cloud(CloudAction::Terminate { slot, instance }) = &step.action else { continue };
-        let Some((name, pool)) = case.standing().pools.get_key_value(&slot.pool).filter(|_| is_tide) else { continue };
+        let Some((name, pool)) = case.standing().pools.get_key_value(&slot.pool).filter(|_| is_ours) else { continue };
         let mark = case.node_of(instance).and_then(|node| case.node(node)?.annotation(CORDON)).map(Mark::parse);
         let begun = mark.is_some_and(|mark| mark.why == "replace");
         if matches!(reason, Reason::Returning { .. }) {
@@ -53,8 +58,12 @@ pub fn given_is_open(case: &Case<'_>, found: &mut Found) {
             case.input.ledger.head.spent.values().flatten().any(|purpose| {
                 purpose.starts_with(step.id.as_str()) || *purpose == step.id.as_str().replacen(':', " ", 1)
             });
-        if !matches!(case.reason(at), Reason::Lent { .. }) {
-            found.step(ON_THE_WAY, &step.id, "it goes by an approval that was given before, and no tide has it");
+        if !matches!(case.reason(at), Reason::Lent { .. } | Reason::Sick { remedy: Remedy::Reboot, .. }) {
+            found.step(
+                ON_THE_WAY,
+                &step.id,
+                "it goes by an approval that was given before, and nothing else empties it",
+            );
         } else if let Some((_, left)) = left.iter_mut().find(|(templates, left)| {
             templates.iter().any(|(pool, version)| is_wanted(case, step, pool, version))
                 && step.effects.within(left).is_ok()

@@ -30,10 +30,14 @@ impl<'a> Pods<'a> {
         let mut evicted: BTreeMap<&Uid, Vec<(usize, &NamespacedName)>> = BTreeMap::new();
         let mut suspended: BTreeMap<&WorkloadUid, Vec<usize>> = BTreeMap::new();
         let mut spoken_to: BTreeMap<&WorkloadUid, Vec<usize>> = BTreeMap::new();
+        let mut asked: BTreeMap<&Uid, Vec<usize>> = BTreeMap::new();
         for (at, step) in steps.iter().enumerate() {
             match &step.action {
                 Action::Cluster(ClusterAction::Evict { pods, .. }) => {
                     pods.iter().for_each(|(name, uid)| evicted.entry(uid).or_default().push((at, name)));
+                }
+                Action::Cluster(ClusterAction::AskPods { pods, .. }) => {
+                    pods.iter().for_each(|(_, uid)| asked.entry(uid).or_default().push(at));
                 }
                 Action::Cluster(ClusterAction::Suspend { workload, .. }) => {
                     suspended.entry(workload).or_default().push(at);
@@ -49,7 +53,7 @@ impl<'a> Pods<'a> {
             }
         }
         let nodes = emptied(input, steps);
-        if evicted.is_empty() && suspended.is_empty() && spoken_to.is_empty() && nodes.is_empty() {
+        if evicted.is_empty() && suspended.is_empty() && spoken_to.is_empty() && asked.is_empty() && nodes.is_empty() {
             return pods;
         }
         let mut hit: BTreeSet<&GangName> = BTreeSet::new();
@@ -59,7 +63,8 @@ impl<'a> Pods<'a> {
             {
                 pods.on.entry(node).or_default().push(pod);
             }
-            for at in pod.workload.as_ref().and_then(|uid| spoken_to.get(uid)).into_iter().flatten() {
+            let by_workload = pod.workload.as_ref().and_then(|uid| spoken_to.get(uid));
+            for at in by_workload.into_iter().chain(asked.get(&pod.uid)).flatten() {
                 pods.spoken_to.entry(*at).or_default().push(pod);
             }
             let with_workload = pod.workload.as_ref().and_then(|uid| suspended.get(uid)).into_iter().flatten().copied();

@@ -63,7 +63,7 @@ fn touched<'a>(case: &Case<'a>, at: usize, step: &'a Step) -> BTreeSet<&'a NodeN
             case.pods.sent_by(at).iter().filter_map(|pod| pod.node.as_ref()).collect()
         }
         // Whoever is asked to save his work is disturbed where he runs; who may queue again is on no node for it.
-        Action::Cluster(ClusterAction::Ask { .. } | ClusterAction::Shrink { .. }) => {
+        Action::Cluster(ClusterAction::Ask { .. } | ClusterAction::AskPods { .. } | ClusterAction::Shrink { .. }) => {
             case.pods.spoken_to_by(at).iter().filter_map(|pod| pod.node.as_ref()).collect()
         }
         Action::Cloud(CloudAction::Terminate { instance, .. } | CloudAction::Reboot { instance, .. }) => {

@@ -11,7 +11,7 @@ use crate::fleet::standing::{LoanSpec, TierSpec};
 use crate::fleet::tide::Phase;
 use crate::fleet::tier::Signal;
 use crate::ids::{NodeName, PoolName, QuotaName, TideName, WorkloadUid};
-use crate::observed::{PodSeen, WorkloadSeen};
+use crate::observed::{GangName, PodSeen, WorkloadSeen};
 use crate::plan::Reason;
 
 const TIDE: &str = "a tide takes only the work of those who gave or got its nodes";
@@ -92,6 +92,34 @@ pub fn asked_to_save(case: &Case<'_>, found: &mut Found) {
         }
         None
     });
+}
+
+/// The same of gangs that no queue admitted: their pods have the priority of a tier.
+pub fn pods_asked_to_save(case: &Case<'_>, found: &mut Found) {
+    for (at, step) in disturbing(case) {
+        if !is_choice(case.reason(at)) || !matches!(step.action, Action::Cluster(ClusterAction::Evict { .. })) {
+            continue;
+        }
+        let mut judged: BTreeSet<&GangName> = BTreeSet::new();
+        let runs = |pod: &&&PodSeen| pod.counts() && !case.pods.is_leaving(pod) && pod.workload.is_none();
+        for pod in case.pods.sent_by(at).iter().filter(runs) {
+            let Some(gang) = &pod.gang else { continue };
+            let tier = case.standing().tiers.values().find(|tier| tier.rank == pod.priority);
+            let saves = tier.and_then(|tier| tier.checkpoint.as_ref());
+            let Some(node) = pod.node.as_ref().filter(|_| saves.is_some_and(|one| one.signal == Signal::Annotation))
+            else {
+                continue;
+            };
+            let saved = |fact: &Fact| matches!(fact, Fact::PodsSaved { gang: saved, .. } if saved == gang);
+            if judged.insert(gang)
+                && !may_be_forced(case, at, pod)
+                && !is_over(case, case.reason(at))
+                && !case.assured(at, &Subject::Node(node.clone()), saved)
+            {
+                found.step(SAVE, &case.steps[at].id, format!("{gang} was not asked, or did not answer"));
+            }
+        }
+    }
 }
 
 /// Every workload with a tier that a step disturbs by choice, once a step.

@@ -24,7 +24,7 @@ use crate::units::Duration;
 Examples:
   tidewright apply                             plan, ask, and carry it out
   tidewright apply clusters/demo --yes         the same without asking
-  tidewright apply . plan.json                 exactly what was saved, or nothing
+  tidewright apply . plan.json                 what was saved, and nothing beyond it
   tidewright apply --target pool/train         only what concerns this pool
   tidewright apply --approved plan.json        no more than what was approved with that file
   tidewright apply --until-converged --yes     again and again, until nothing is left or all is held

@@ -22,12 +22,13 @@ mod tide;
 mod validate;
 mod when;
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Nothing to do, or done.
 const DONE: u8 = 0;
@@ -147,7 +148,7 @@ struct Directory {
 
 /// Runs the program with the arguments of the process.
 pub fn run() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parsed(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(error) => {
             // clap's own code for a wrong argument is 2, which here means that changes are pending.
@@ -182,6 +183,22 @@ pub fn run() -> ExitCode {
         Verb::Schema(arguments) => schema::run(&arguments, &common),
     };
     ExitCode::from(if UNWRITTEN.load(Ordering::Relaxed) { ERROR } else { code })
+}
+
+/// The arguments. Help and mistakes are told before any argument is understood, and keep to `--color` too.
+fn parsed(arguments: Vec<OsString>) -> Result<Arguments, clap::Error> {
+    let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+    let is_said = |choice: &str| {
+        words.windows(2).any(|pair| pair == ["--color", choice])
+            || words.iter().any(|word| word.strip_prefix("--color=") == Some(choice))
+    };
+    let choice = match (is_said("never"), is_said("always")) {
+        (true, _) => clap::ColorChoice::Never,
+        (_, true) => clap::ColorChoice::Always,
+        _ => clap::ColorChoice::Auto,
+    };
+    let matches = Arguments::command().color(choice).try_get_matches_from(arguments)?;
+    Arguments::from_arg_matches(&matches)
 }
 
 impl Common {

@@ -86,7 +86,11 @@ fn show(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let (made, _) = judged(&input)?;
     if let Some(path) = &arguments.out {
         write(path, &plan::save(&input, &made))?;
-        talk(&format!("Saved. To carry out exactly this: tidewright apply {} {}", session.directory, path.display()));
+        talk(&format!(
+            "Saved. To carry out this, and nothing beyond it: tidewright apply {} {}",
+            session.directory,
+            path.display()
+        ));
     }
     let shown = Shown { input: &input, plan: &made, directory: &session.directory, is_now: at.is_none() };
     match common.output {

@@ -354,7 +354,16 @@ fn revision(directory: &Path) -> Option<String> {
 pub fn who() -> String {
     let names = ["TIDEWRIGHT_USER", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "USER", "LOGNAME", "USERNAME"];
     let found = names.iter().filter_map(|name| std::env::var(name).ok()).find(|name| !name.trim().is_empty());
-    found.unwrap_or_else(|| "somebody".into())
+    found.or_else(owner).unwrap_or_else(|| "somebody".into())
+}
+
+/// Whom this process runs as, where the system tells: nothing says so in a container, or under cron.
+fn owner() -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let id = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1))?;
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|parts| parts.get(2) == Some(&id));
+    named.and_then(|parts| parts.first().map(ToString::to_string)).or_else(|| Some(format!("uid {id}")))
 }
 
 /// Nothing here is finer.

@@ -212,6 +212,9 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
 
 /// Puts the world aside, where there is one; with a time, the next one is there at once. Says where the old one went.
 fn begin_anew(directory: &Path, at: Option<When>) -> Result<Option<PathBuf>, u8> {
+    if !directory.is_dir() {
+        return Err(fail(&format!("{} is no directory, so it has no world", directory.display())));
+    }
     let state = state_file(directory);
     let aside = Sim::reset(&state).map_err(|error| fail(&error.to_string()))?;
     if let Some(at) = at {

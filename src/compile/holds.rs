@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::fleet::launch::Efa;
 use crate::fleet::quota::Supply;
 use crate::fleet::standing::{CutSpec, PoolSpec, Standing};
+use crate::fleet::worth;
 use crate::hardware::{Gpu, Vendor, catalogue};
 use crate::ids::{LayoutName, MigProfile, ResourceName};
 
@@ -69,6 +70,18 @@ fn in_accelerators(standing: &Standing, pool: &PoolSpec, layout: &LayoutName, su
     let (name, places) = uncut(standing, pool, layout);
     let slices = supply.slices.iter().map(|(profile, count)| (slice(profile), u64::from(*count)));
     [(name, u64::from(supply.gpus) * places)].into_iter().chain(slices).collect()
+}
+
+/// What one of each accelerator of the pool is worth under a layout, in thousandths of a GPU.
+pub fn worths(standing: &Standing, pool: &PoolSpec, layout: &LayoutName) -> Resources {
+    let (name, places) = uncut(standing, pool, layout);
+    let supply = standing.per_node(pool, layout);
+    // A slice that the catalogue does not know may be all of its GPU.
+    let of_slice = |profile: &MigProfile| worth::of_slice(gpu(pool), profile).unwrap_or(worth::WHOLE);
+    let slices = supply.slices.keys().map(|profile| (slice(profile), of_slice(profile)));
+    let here = accelerators(standing, pool, layout);
+    let all = [(name, worth::of_place(places))].into_iter().chain(slices);
+    all.filter(|(resource, _)| here.contains_key(resource)).collect()
 }
 
 /// What is counted of a supply. Every resource that the layout has is in it, also if there is none of it.

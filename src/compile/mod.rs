@@ -1,7 +1,7 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission
+//! [`cohorts`], [`currency`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission
 //! policies in [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's
 //! in [`scheduler`], what a node is launched with and carries in [`nodes`], what it is told as it starts in [`bootstrap`],
 //! and what others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them
@@ -16,6 +16,7 @@
 
 pub mod bootstrap;
 pub mod cohorts;
+pub mod currency;
 pub mod cuts;
 pub mod files;
 pub mod flavors;
@@ -40,7 +41,10 @@ use serde_json::json;
 
 use crate::effect::{Desired, Object};
 use crate::fleet::Target;
+use crate::fleet::standing::QuotaSpec;
+use crate::ids::QuotaName;
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind};
+use currency::Covered;
 use files::InUse;
 use outside::Outside;
 
@@ -61,29 +65,34 @@ pub struct Beside {
     pub outside: Outside,
     /// Entries that nodes name, whatever the documents say.
     pub in_use: InUse,
+    /// Which queues may count GPUs and slices together.
+    pub covered: Covered,
 }
 
 impl Beside {
     pub fn of(cluster: &ClusterSeen, known: usize) -> Self {
-        Self { outside: Outside::of(cluster), in_use: InUse::of(cluster, known) }
+        Self { outside: Outside::of(cluster), in_use: InUse::of(cluster, known), covered: Covered::of(cluster) }
     }
 }
 
 /// The same beside what is there.
-pub fn compile_beside(target: &Target, Beside { outside, in_use }: &Beside) -> Desired {
+pub fn compile_beside(target: &Target, Beside { outside, in_use, covered }: &Beside) -> Desired {
     let mut objects = tiers::classes(target);
     objects.extend(gpus::config_maps(target, in_use));
     objects.extend(scheduler::config_map(target));
     objects.extend(flavors::objects(target));
+    let covers = |(name, quota): (&QuotaName, &QuotaSpec)| covered.covers(target, name, quota);
+    objects.extend(currency::live(target).any(covers).then(currency::flavor));
     objects.extend(cohorts::objects(target, outside));
-    objects.extend(queues::objects(target, outside));
+    objects.extend(queues::objects(target, outside, covered));
     objects.extend(tiers::policies(target));
+    objects.extend(currency::policies(target, covered));
     objects.splice(0..0, namespaces(&objects));
     let wanted: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
     let retired = retired(target).into_iter().filter(|key| !wanted.contains(key)).collect();
     let pools = target.standing.pools.iter();
     let pools = pools.map(|(name, pool)| (name.clone(), nodes::pool_objects(&target.standing, name, pool)));
-    Desired { retired, pools: pools.collect(), objects, staged: Vec::new() }
+    Desired { retired, pools: pools.collect(), objects, staged: covered.staged(target) }
 }
 
 /// A namespace belongs to its team or its operator, and usually exists. But an object cannot be written into one that
@@ -97,7 +106,9 @@ fn namespaces(objects: &[Object]) -> Vec<Object> {
 /// What belongs to quotas that are retired, in the order in which it can be deleted.
 fn retired(target: &Target) -> Vec<ObjectKey> {
     let gone: Vec<_> = target.standing.quotas.iter().filter(|(_, quota)| quota.retire).collect();
-    let mut keys: Vec<ObjectKey> = gone.iter().flat_map(|(name, _)| tiers::policy_keys(name)).collect();
+    let policies =
+        |(name, _): &(&QuotaName, &QuotaSpec)| tiers::policy_keys(name).into_iter().chain(currency::policy_keys(name));
+    let mut keys: Vec<ObjectKey> = gone.iter().flat_map(policies).collect();
     keys.extend(gone.iter().flat_map(|(_, quota)| queues::keys(quota)));
     keys.extend(cohorts::left_by(gone.into_iter().map(|(_, quota)| quota)));
     keys

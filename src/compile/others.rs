@@ -5,12 +5,15 @@
 
 use std::collections::BTreeSet;
 
+use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 
-use super::{gpus, holds};
+use super::currency::CURRENCY;
+use super::{gpus, holds, quantity};
 use crate::fleet::Target;
 use crate::fleet::standing::CutSpec;
 use crate::ids::ResourceName;
+use crate::queue::transform::of_file;
 use crate::units::Duration;
 
 /// The Kueue that the suites of the real cluster run with: major and minor version.
@@ -29,6 +32,8 @@ pub struct Rests {
     /// shorter one would end gangs that were promised more.
     pub gang_timeout: Option<Duration>,
     pub namespaces: BTreeSet<String>,
+    /// What each accelerator is worth in the currency that totals are kept in, once all our queues have some of it.
+    pub worths: Option<holds::Resources>,
 }
 
 pub fn rests(target: &Target) -> Rests {
@@ -79,6 +84,9 @@ pub fn configuration(seen: &Value, rests: &Rests) -> Value {
     if !rests.counted.is_empty() {
         count_what_we_count(&mut file, &rests.counted);
     }
+    if let Some(worths) = &rests.worths {
+        count_together(&mut file, worths);
+    }
     if at(&file, &["featureGates", "TopologyAwareScheduling"]) == Some(&Value::Bool(false)) {
         set(&mut file, &["featureGates", "TopologyAwareScheduling"], true.into());
     }
@@ -99,8 +107,36 @@ pub fn configuration(seen: &Value, rests: &Rests) -> Value {
     file
 }
 
+/// Whether a queue that does not cover all that is asked for admits it all the same.
+pub fn ignores_undeclared(file: &Value) -> bool {
+    at(file, &["resources", "quotaCheckStrategy"]).and_then(Value::as_str) == Some("IgnoreUndeclared")
+}
+
+/// Has every accelerator counted in the currency too, whatever else it is counted as.
+fn count_together(file: &mut Value, worths: &holds::Resources) {
+    let path = ["resources", "transformations"];
+    let known = of_file(file);
+    let mut all = list(file, &path).cloned().unwrap_or_default();
+    for (resource, worth) in worths {
+        let of = known.get(resource).filter(|rule| !rule.replaces).and_then(|rule| rule.outputs.get(CURRENCY));
+        if of == Some(&Decimal::from(*worth)) {
+            continue;
+        }
+        let mut outputs = Map::new();
+        let old = all.iter().position(|one| one["input"].as_str() == Some(resource.as_str()));
+        if let Some(old) = old.map(|place| all.remove(place)) {
+            outputs.extend(old["outputs"].as_object().cloned().unwrap_or_default());
+        }
+        outputs.insert(CURRENCY.into(), quantity::count(*worth).into());
+        all.push(json!({"input": resource, "strategy": "Retain", "outputs": outputs}));
+    }
+    if list(file, &path) != Some(&all) {
+        set(file, &path, all.into());
+    }
+}
+
 /// A resource that is excluded is given away without limit. One that becomes another is counted under a name that no
-/// queue covers: then it is not counted at all, or nothing is admitted.
+/// queue covers: then it is not counted at all, or nothing is admitted. The currency is covered.
 fn count_what_we_count(file: &mut Value, counted: &BTreeSet<ResourceName>) {
     let is_counted = |name: &str| counted.iter().any(|counted| counted.as_str() == name);
     let prefixes = ["resources", "excludeResourcePrefixes"];
@@ -112,11 +148,12 @@ fn count_what_we_count(file: &mut Value, counted: &BTreeSet<ResourceName>) {
         }
     }
     let transformations = ["resources", "transformations"];
-    let ignores = at(file, &["resources", "quotaCheckStrategy"]).and_then(Value::as_str) == Some("IgnoreUndeclared");
+    let ignores = ignores_undeclared(file);
     if let Some(all) = list(file, &transformations) {
         let harms = |one: &&Value| {
             let replaces = one["strategy"].as_str() == Some("Replace");
-            one["input"].as_str().is_some_and(is_counted) && (replaces || !ignores)
+            let becomes = one["outputs"].as_object().into_iter().flat_map(Map::keys).any(|output| output != CURRENCY);
+            one["input"].as_str().is_some_and(is_counted) && (replaces || becomes && !ignores)
         };
         let kept: Vec<Value> = all.iter().filter(|one| !harms(one)).cloned().collect();
         if kept.len() < all.len() {
@@ -240,6 +277,25 @@ mod tests {
         lenient["resources"]["quotaCheckStrategy"] = json!("IgnoreUndeclared");
         let wanted = configuration(&lenient, &gpus_and_slices());
         assert_eq!(wanted["resources"]["transformations"][0]["strategy"], "Retain");
+    }
+
+    #[test]
+    fn every_accelerator_is_counted_in_the_currency_too_and_what_is_right_is_left() {
+        let worths = || Some([("nvidia.com/gpu".into(), 1000), ("nvidia.com/mig-3g.40gb".into(), 500)].into());
+        let rests = Rests { worths: worths(), ..gpus_and_slices() };
+        let wanted = configuration(&json!({}), &rests);
+        let of = |input: &str, worth: &str| json!({"input": input, "strategy": "Retain", "outputs": {CURRENCY: worth}});
+        let both = json!([of("nvidia.com/gpu", "1k"), of("nvidia.com/mig-3g.40gb", "500")]);
+        assert_eq!(wanted, json!({"resources": {"transformations": both}}));
+        assert_eq!(configuration(&wanted, &rests), wanted);
+        assert_eq!(configuration(&wanted, &gpus_and_slices()), wanted, "no total any more, and queues still have it");
+        let by_hand = json!({"resources": {"transformations": [
+            {"input": "nvidia.com/gpu", "outputs": {CURRENCY: 1000}}, of("nvidia.com/mig-3g.40gb", "400"),
+            of("amd.com/gpu", "1k")]}});
+        let right = configuration(&by_hand, &rests);
+        let all = right["resources"]["transformations"].as_array().unwrap();
+        assert_eq!((all.len(), &all[0]), (3, &by_hand["resources"]["transformations"][0]));
+        assert_eq!(all[2], of("nvidia.com/mig-3g.40gb", "500"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::currency::{self, Covered};
 use super::outside::Outside;
 use super::{cohorts, holds, loans, quantity, tiers};
 use crate::effect::Object;
@@ -53,11 +54,11 @@ pub struct Limits {
 }
 
 /// ClusterQueues first, then the LocalQueues that name them.
-pub fn objects(target: &Target, outside: &Outside) -> Vec<Object> {
+pub fn objects(target: &Target, outside: &Outside, covered: &Covered) -> Vec<Object> {
     let live = || target.standing.quotas.iter().filter(|(_, quota)| !quota.retire);
     let queues = live().map(|(name, quota)| {
         let key = ObjectKey::cluster(ObjectKind::ClusterQueue, &quota.cluster_queue);
-        Object::new(key, json!({"spec": cluster_queue(target, outside, name, quota)}))
+        Object::new(key, json!({"spec": cluster_queue(target, outside, covered, name, quota)}))
     });
     let local = live().flat_map(|(_, quota)| {
         let body = json!({"spec": {"clusterQueue": quota.cluster_queue}});
@@ -76,7 +77,7 @@ fn local_keys(quota: &QuotaSpec) -> impl Iterator<Item = ObjectKey> {
     names.map(|(namespace, queue)| ObjectKey::namespaced(ObjectKind::LocalQueue, namespace, queue))
 }
 
-fn cluster_queue(target: &Target, outside: &Outside, name: &QuotaName, quota: &QuotaSpec) -> Value {
+fn cluster_queue(target: &Target, outside: &Outside, covered: &Covered, name: &QuotaName, quota: &QuotaSpec) -> Value {
     let cohort = cohorts::above(&target.standing, name, quota);
     let flavors: Vec<_> =
         shares(target, outside, name, quota).into_iter().map(|share| (share.pool.clone(), own(&share))).collect();
@@ -88,6 +89,11 @@ fn cluster_queue(target: &Target, outside: &Outside, name: &QuotaName, quota: &Q
     });
     if !flavors.is_empty() {
         spec["resourceGroups"] = resource_groups(&flavors, cohort.is_some());
+    }
+    if covered.covers(target, name, quota)
+        && let Some(groups) = spec["resourceGroups"].as_array_mut()
+    {
+        groups.push(currency::group(currency::total(&target.standing, name, quota), cohort.is_some()));
     }
     if cohorts::of_tides(&target.standing, name, quota).is_some() {
         // First its own, then what tides lend, and only then what others could want back: Kueue looks at all flavors

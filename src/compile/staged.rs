@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::renewed;
+use super::{currency, renewed};
 use crate::effect::{Desired, Object, Staged};
 use crate::ids::{FlavorName, NamespacedName, ResourceName};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind, WorkloadSeen};
@@ -58,7 +58,7 @@ pub fn stage(desired: &mut Desired, cluster: &ClusterSeen) {
     for (place, body) in changed {
         desired.objects[place] = Object::new(desired.objects[place].key.clone(), body);
     }
-    desired.staged = told;
+    desired.staged.extend(told);
     renewed::share(desired, cluster);
     renewed::leave(desired, cluster);
 }
@@ -117,7 +117,12 @@ impl<'a> Now<'a> {
         let flavors = flavors.into_iter().collect::<Vec<_>>().join(", ");
         list_again(body, &held);
         let waits = on_it.iter().map(|one| one.name.clone()).collect();
-        let mixed = if held.iter().any(|(flavor, _)| !self.is_placed(flavor)) { MIXED } else { "" };
+        let is_held = |flavor: &FlavorName| *flavor != currency::FLAVOR.into();
+        let mixed = if held.iter().filter(|(flavor, _)| is_held(flavor)).any(|(flavor, _)| !self.is_placed(flavor)) {
+            MIXED
+        } else {
+            ""
+        };
         let wanted_text = format!("{} without {flavors}{mixed}", wanted.key.words());
         Some(Staged { key: wanted.key.clone(), wanted: wanted_text, waits })
     }
@@ -293,13 +298,21 @@ fn resources(body: &mut Value) -> impl Iterator<Item = &mut Value> {
     groups.flat_map(|group| list(Some(group), "flavors")).flat_map(|flavor| list(Some(flavor), "resources"))
 }
 
-/// Lists these too, behind the others, with nothing of them. Every flavor lists every resource, in one order.
+/// Lists these too, behind the others, with nothing of them. Every flavor lists every resource, in one order. The
+/// currency is in a group of its own, and stays there.
 fn list_again(body: &mut Value, pairs: &BTreeSet<Pair>) {
     let has_cohort = body["spec"]["cohortName"].is_string();
-    let group = body["spec"]["resourceGroups"].get(0).cloned().unwrap_or_default();
+    let is_currency = |(_, resource): &&Pair| resource.as_str() == currency::CURRENCY;
+    let groups = body["spec"]["resourceGroups"].as_array().cloned().unwrap_or_default();
+    let (own, mut rest): (Vec<Value>, Vec<Value>) =
+        groups.into_iter().partition(|group| group["coveredResources"] != json!([currency::CURRENCY]));
+    if rest.is_empty() && pairs.iter().any(|pair| is_currency(&pair)) {
+        rest.push(currency::group(None, has_cohort));
+    }
+    let group = own.first().cloned().unwrap_or_default();
     let mut covered: Vec<Value> = group["coveredResources"].as_array().cloned().unwrap_or_default();
     let mut flavors: Vec<Value> = group["flavors"].as_array().cloned().unwrap_or_default();
-    for (flavor, resource) in pairs {
+    for (flavor, resource) in pairs.iter().filter(|pair| !is_currency(pair)) {
         if !covered.contains(&json!(resource)) {
             covered.push(json!(resource));
         }
@@ -317,7 +330,8 @@ fn list_again(body: &mut Value, pairs: &BTreeSet<Pair>) {
             |name: &Value| listed.iter().find(|one| one["name"] == *name).cloned().unwrap_or_else(|| nothing(name));
         flavor["resources"] = covered.iter().map(one).collect();
     }
-    body["spec"]["resourceGroups"] = json!([{"coveredResources": covered, "flavors": flavors}]);
+    let own = (!flavors.is_empty()).then(|| json!({"coveredResources": covered, "flavors": flavors}));
+    body["spec"]["resourceGroups"] = own.into_iter().chain(rest).collect();
 }
 
 #[cfg(test)]

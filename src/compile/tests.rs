@@ -1,5 +1,6 @@
 //! The demo fleet by day and by night, and what single documents become.
 
+mod currency;
 mod in_use;
 mod kueue;
 mod outside;

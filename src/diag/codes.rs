@@ -84,7 +84,7 @@ codes! {
     NOT_IN_POOL = "TW505", "a share of something that the pool does not have";
     SAME_RANK = "TW506", "two tiers of one rank";
     RUNTIME_NOT_KEPT = "TW507", "a minimum runtime that is not always kept";
-    TOTAL_NOT_KEPT = "TW508", "a total that the queue cannot keep by itself";
+    TOTAL_NOT_KEPT = "TW508", "a total that is no number of GPUs";
     TOTAL_BELOW_GUARANTEE = "TW509", "a total below what is guaranteed";
     COHORT_TREE = "TW510", "a cohort in two places";
     HIGHER_TIER = "TW511", "a loan to work of a higher tier";

@@ -15,7 +15,7 @@ use crate::ids::{
     Digest, GroupName, HostName, InstanceId, InstanceType, NamespacedName, NodeName, OfferingId, ReservationId,
     ReservationName, SlotId, TemplateName, Token, Uid, WorkloadUid, Zone,
 };
-use crate::observed::{Market, ObjectKey};
+use crate::observed::{GangName, Market, ObjectKey};
 use crate::units::Usd;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -127,6 +127,12 @@ pub enum ClusterAction {
     /// Asks a workload to save its work.
     Ask {
         workload: WorkloadUid,
+        mark: Mark,
+    },
+    /// Asks the pods of a gang that no queue admitted to save their work.
+    AskPods {
+        gang: GangName,
+        pods: Vec<(NamespacedName, Uid)>,
         mark: Mark,
     },
     /// Deactivates a workload: all its pods go, and it keeps its place in the queue.

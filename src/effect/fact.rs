@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::desired::LaidOut;
 use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark, is_starting};
 use crate::ids::{Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
-use crate::observed::{InstanceState, NodeSeen, ObjectKey, Observed, PodSeen};
+use crate::observed::{GangName, InstanceState, NodeSeen, ObjectKey, Observed, PodSeen};
 
 /// How long the scheduler may still act on what it saw before a cordon.
 pub const SETTLE: SignedDuration = SignedDuration::from_secs(5);
@@ -52,6 +52,14 @@ pub enum Fact {
     LaidOut { node: NodeName, laid_out: LaidOut },
     /// The workload said that its work is saved after we asked it to, or is gone, or had the time, or `hard_at` came.
     Saved { workload: WorkloadUid, within_secs: u64, hard_at: Option<Timestamp> },
+    /// The gang that no queue admitted has saved its work since it was asked, after this instant; or its time is up.
+    PodsSaved {
+        gang: GangName,
+        nodes: BTreeSet<NodeName>,
+        since: Timestamp,
+        within_secs: u64,
+        hard_at: Option<Timestamp>,
+    },
     /// The workload holds no quota, and its pods are gone.
     Released(WorkloadUid),
     /// The workload has no more pods than this, nor quota for more.
@@ -114,6 +122,7 @@ impl Fact {
             Self::Saved { workload, .. } | Self::Released(workload) | Self::Shrunk { workload, .. } => {
                 vec![Subject::Workload(workload.clone())]
             }
+            Self::PodsSaved { nodes, .. } => nodes.iter().cloned().map(Subject::Node).collect(),
             Self::Unchanged { object, .. } => vec![Subject::Object(object.clone())],
             Self::After(_) => Vec::new(),
         }
@@ -167,6 +176,9 @@ impl Fact {
             },
             Self::LaidOut { node, laid_out } => laid_out_as(seen, node, laid_out),
             Self::Saved { workload, within_secs, hard_at } => saved(seen, workload, *within_secs, *hard_at, now),
+            Self::PodsSaved { gang, since, within_secs, hard_at, .. } => {
+                pods_saved(seen, gang, *since, *within_secs, *hard_at, now)
+            }
             Self::Released(workload) => released(seen, workload),
             Self::Shrunk { workload, pods } => shrunk(seen, workload, *pods),
             Self::Unchanged { object, body } => {
@@ -360,6 +372,36 @@ fn saved(seen: &Observed, uid: &WorkloadUid, within_secs: u64, hard_at: Option<T
         Verdict::Holds
     } else {
         not_yet(format!("{} has not saved its work", workload.name))
+    }
+}
+
+/// A pod may answer for its gang, as for a workload. Who was asked for something else, long ago, was not asked.
+fn pods_saved(
+    seen: &Observed,
+    gang: &GangName,
+    since: Timestamp,
+    within_secs: u64,
+    hard_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Verdict {
+    if seen.cluster.pods.gap().is_some() {
+        return unread(&seen.cluster.pods, String::new());
+    }
+    let its = |pod: &&PodSeen| {
+        pod.gang.as_ref() == Some(gang) && pod.workload.is_none() && pod.counts() && pod.terminating.is_none()
+    };
+    let pods: Vec<&PodSeen> = seen.cluster.pods.seen().iter().filter(its).collect();
+    if pods.is_empty() || hard_at.is_some_and(|hard_at| now >= hard_at) {
+        return Verdict::Holds;
+    }
+    let Some(asked) = pods.iter().map(|pod| pod.asked.filter(|asked| *asked >= since)).min().flatten() else {
+        return Verdict::Never(format!("{gang} was not asked to save its work"));
+    };
+    let waited = u64::try_from(now.duration_since(asked).as_secs()).unwrap_or(0);
+    if pods.iter().any(|pod| pod.saved.is_some_and(|at| at >= asked)) || waited >= within_secs {
+        Verdict::Holds
+    } else {
+        not_yet(format!("{gang} has not saved its work"))
     }
 }
 

@@ -75,6 +75,9 @@ pub struct Slot {
     pub reservation: Option<ReservationId>,
     /// The last instance went without being asked to: the next one takes its place.
     pub lost: bool,
+    /// It had a reserved place and gave it up by choice: one that costs by the hour instead is nobody's to take unasked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gave_up: bool,
     /// We told the instance to end, or were about to: that it is gone is no surprise.
     #[serde(default)]
     pub leaving: bool,
@@ -288,6 +291,13 @@ impl Ledger {
         self.pools.entry(slot.pool.clone()).or_default().slots.entry(slot.index).or_default()
     }
 
+    /// Whether the instance that a slot has now was to go because somebody chose that.
+    fn is_removed_by_choice(&self, slot: &SlotId) -> bool {
+        let Some(pool) = self.pools.get(&slot.pool) else { return false };
+        let launched = pool.slots.get(&slot.index).and_then(|slot| slot.launched).unwrap_or(Timestamp::MIN);
+        pool.removed.iter().any(|(index, at)| *index == slot.index && *at >= launched)
+    }
+
     /// The freeze that stops something here, if one does.
     pub fn freeze_on(&self, pool: Option<&PoolName>, node: Option<&NodeName>) -> Option<&Freeze> {
         self.head.frozen.iter().find(|freeze| match &freeze.scope {
@@ -444,7 +454,7 @@ impl Ledger {
                 if let Some(intent) = slot.intent.take() {
                     slot.reservation = intent.request.reservation;
                 }
-                (slot.missing_since, slot.lost, slot.leaving) = (None, false, false);
+                (slot.missing_since, slot.lost, slot.leaving, slot.gave_up) = (None, false, false, false);
                 slot.refused.clear();
                 slot.refused_zones.clear();
             }
@@ -462,12 +472,14 @@ impl Ledger {
                 slot.instance = Some(instance.clone());
                 slot.launched = Some(*launched);
                 (slot.intent, slot.missing_since, slot.made_for) = (None, None, None);
-                (slot.lost, slot.leaving) = (false, false);
+                (slot.lost, slot.leaving, slot.gave_up) = (false, false, false);
             }
             LedgerChange::Missing { slot, since } => self.slot_mut(slot).missing_since = *since,
             LedgerChange::Lost { slot } => {
+                let chosen = self.is_removed_by_choice(slot);
                 let slot = self.slot_mut(slot);
                 slot.lost |= slot.instance.is_some();
+                slot.gave_up |= chosen && slot.reservation.is_some();
                 (slot.instance, slot.launched, slot.missing_since, slot.leaving) = (None, None, None, false);
                 (slot.reservation, slot.made_for) = (None, None);
             }

@@ -27,6 +27,7 @@ pub mod testing;
 pub mod tide;
 pub mod tier;
 pub mod updates;
+pub mod worth;
 
 use std::collections::BTreeMap;
 

@@ -44,7 +44,8 @@ pub struct QuotaSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 200))]
     pub shares: Vec<Share>,
-    /// The most it may use over all its pools together.
+    /// The most it may use over all its pools together, borrowed and lent by tides too. Whole GPUs and slices count
+    /// in one currency: a slice is the part of a GPU whose memory it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Amount>,
     /// Its weight when what is free is shared out.

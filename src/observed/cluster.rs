@@ -107,6 +107,9 @@ pub struct PodSeen {
     pub empty_dir: bool,
     /// When it last said that its work is saved.
     pub saved: Option<Timestamp>,
+    /// When we asked it for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Timestamp>,
     /// The disruption budgets that select it. More than one is a mistake that the API server answers with 500.
     pub budgets: Vec<NamespacedName>,
 }
@@ -159,6 +162,10 @@ pub struct WorkloadSeen {
     /// The level that its pods must, or should, be together in: a label key.
     pub required_level: Option<String>,
     pub preferred_level: Option<String>,
+    /// All its pods say how they are placed: in a level, or anywhere. Kueue takes no other work in a queue with a flavor
+    /// that is on no nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub placed: bool,
     /// Since when it holds quota.
     pub reserved: Option<Timestamp>,
     pub evicted: bool,
@@ -218,6 +225,8 @@ pub enum ObjectKind {
     ConfigMap,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding,
     /// The GPU Operator's: never written.
     ClusterPolicy,
 }
@@ -238,7 +247,7 @@ impl Others {
 }
 
 impl ObjectKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Topology,
         Self::ResourceFlavor,
         Self::Cohort,
@@ -250,6 +259,8 @@ impl ObjectKind {
         Self::ConfigMap,
         Self::ValidatingAdmissionPolicy,
         Self::ValidatingAdmissionPolicyBinding,
+        Self::MutatingAdmissionPolicy,
+        Self::MutatingAdmissionPolicyBinding,
         Self::ClusterPolicy,
     ];
 
@@ -266,6 +277,8 @@ impl ObjectKind {
             Self::ConfigMap => "ConfigMap",
             Self::ValidatingAdmissionPolicy => "ValidatingAdmissionPolicy",
             Self::ValidatingAdmissionPolicyBinding => "ValidatingAdmissionPolicyBinding",
+            Self::MutatingAdmissionPolicy => "MutatingAdmissionPolicy",
+            Self::MutatingAdmissionPolicyBinding => "MutatingAdmissionPolicyBinding",
             Self::ClusterPolicy => "ClusterPolicy",
         }
     }
@@ -280,9 +293,10 @@ impl ObjectKind {
             | Self::WorkloadPriorityClass => "kueue.x-k8s.io/v1beta2",
             Self::Namespace | Self::ConfigMap => "v1",
             Self::PriorityClass => "scheduling.k8s.io/v1",
-            Self::ValidatingAdmissionPolicy | Self::ValidatingAdmissionPolicyBinding => {
-                "admissionregistration.k8s.io/v1"
-            }
+            Self::ValidatingAdmissionPolicy
+            | Self::ValidatingAdmissionPolicyBinding
+            | Self::MutatingAdmissionPolicy
+            | Self::MutatingAdmissionPolicyBinding => "admissionregistration.k8s.io/v1",
             Self::ClusterPolicy => "nvidia.com/v1",
         }
     }

@@ -16,7 +16,7 @@ use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, SETTLE, Thing,
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, StepId, Uid, WorkloadUid};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::{Keeper, NodeSeen, PodSeen, WorkloadSeen};
+use crate::observed::{GangName, Keeper, NodeSeen, PodSeen, WorkloadSeen};
 
 /// How hard a node may be emptied.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +92,10 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
         Some(_) => None,
         None => match blocked(view, &load, purpose.pressure, is_broken) {
             // What was begun stays as it is; what was not is not begun.
-            Some(waiting_on) => return Drain::Partly { steps: Vec::new(), waiting_on },
+            Some(waiting_on) => {
+                let (steps, waiting_on) = asked_in_time(view, &load, purpose, waiting_on);
+                return Drain::Partly { steps, waiting_on };
+            }
             None => None,
         },
     };
@@ -122,13 +125,19 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     }
     made.last.clone_from(&cordoned);
     let (evicted, left) = evict(view, allowance, &load, purpose.pressure);
+    let since = slot.mark.as_ref().map_or(view.now, |mark| mark.since);
+    let (asked, saving) = ask_gangs(view, &mut made, &evicted, since, &holds, is_broken);
+    made.last.clone_from(&cordoned);
     if !evicted.is_empty() {
         let force = purpose.pressure.deadline.is_some_and(|deadline| view.now >= deadline);
         let hit = view.harm.hit(&evicted);
         let pods: Vec<(NamespacedName, Uid)> = evicted.iter().map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
         let action = Action::Cluster(ClusterAction::Evict { pods, force });
         let grace = evicted.iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
-        made.push(step_id("evict", node, generation), action, holds.clone(), (5, 60 + grace));
+        made.push(step_id("evict", node, generation), action, holds.clone(), (5, 60 + grace + saving));
+        if let Some(step) = made.steps.last_mut().filter(|_| !asked.is_empty()) {
+            step.after = asked;
+        }
         made.disturbs(view, hit, &evicted);
         ends.extend(made.last.clone());
     }
@@ -250,6 +259,41 @@ fn blocked(view: &View<'_>, load: &Load<'_>, pressure: Pressure, is_broken: bool
     let whole = load.workloads.values().filter(|_| !is_broken);
     let promises = whole.filter_map(|workload| promised(view, workload, pressure));
     promises.max().map(too_young)
+}
+
+/// Work that was promised more time than there is goes at the hard end in any case: it is asked to save itself before that.
+fn asked_in_time(view: &View<'_>, load: &Load<'_>, purpose: &Purpose, waiting_on: WaitingOn) -> (Vec<Step>, WaitingOn) {
+    let mut made = Steps::new(purpose.clone());
+    let mut next = None;
+    let is_promise = matches!(waiting_on, WaitingOn::Until { .. });
+    for (uid, workload) in load.workloads.iter().filter(|_| is_promise) {
+        match asked_at(view, workload, purpose.pressure) {
+            Some(at) if at > view.now => next = next.into_iter().chain([at]).min(),
+            Some(_) => {
+                made.last = None;
+                ask(view, &mut made, uid, workload, &[]);
+            }
+            None => {}
+        }
+    }
+    (made.steps, next.map_or(waiting_on, asked_later))
+}
+
+/// When a workload that has less time than it was promised is asked to save itself, if it was not yet.
+pub(super) fn asked_at(view: &View<'_>, workload: &WorkloadSeen, pressure: Pressure) -> Option<Timestamp> {
+    let (_, tier) = view.harm.tier_of(workload)?;
+    let checkpoint = tier.checkpoint.as_ref().filter(|one| one.signal == Signal::Annotation)?;
+    let hard_at = pressure.hard_at.filter(|hard_at| *hard_at > view.now)?;
+    let promised = workload.reserved?.checked_add(tier.minimum_runtime.signed()).ok()?;
+    let is_short = promised > hard_at && !workload.marks.contains_key(ASKED);
+    is_short.then(|| hard_at.checked_sub(checkpoint.deadline.signed()).ok())?
+}
+
+pub(super) fn asked_later(at: Timestamp) -> WaitingOn {
+    WaitingOn::until(
+        at,
+        "its tier promises it a minimum runtime; then it is asked to save, because its time ends before that",
+    )
 }
 
 /// What stands in the way of emptying a node in service that nothing takes away at an instant.
@@ -388,6 +432,56 @@ impl Allowance {
     }
 }
 
+/// Asks each gang that is about to be evicted to save itself, where the tier of its pods says so and it is not broken.
+/// Says which steps have to be done first, and how long that may take.
+fn ask_gangs(
+    view: &View<'_>,
+    made: &mut Steps,
+    evicted: &[&PodSeen],
+    since: Timestamp,
+    holds: &[Fact],
+    is_broken: bool,
+) -> (Vec<StepId>, u64) {
+    let pressure = made.purpose.pressure;
+    let is_over = |at: Option<Timestamp>| at.is_some_and(|at| view.now >= at);
+    let (mut ends, mut longest) = (Vec::new(), 0);
+    if is_over(pressure.hard_at) || is_over(pressure.deadline) || is_broken {
+        return (ends, longest);
+    }
+    let begin = made.last.clone();
+    for (gang, pods, within_secs) in saving(view, evicted) {
+        made.last.clone_from(&begin);
+        if pods.iter().any(|pod| pod.asked.is_none_or(|asked| asked < since)) {
+            let named = pods.iter().map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
+            let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
+            let action = Action::Cluster(ClusterAction::AskPods { gang: gang.clone(), pods: named, mark });
+            made.push(step_id("ask", gang, 0), action, holds.to_vec(), (1, 2));
+        }
+        let nodes = pods.iter().filter_map(|pod| pod.node.clone()).collect();
+        let saved = Fact::PodsSaved { gang: gang.clone(), nodes, since, within_secs, hard_at: pressure.hard_at };
+        made.push(step_id("saved", gang, 0), Action::Await(saved), vec![], (1, within_secs));
+        ends.extend(made.last.clone());
+        longest = longest.max(within_secs);
+    }
+    (ends, longest)
+}
+
+/// The gangs among these pods that no queue admitted and that can save their work, with how long they have for it.
+pub(super) fn saving<'p>(view: &View<'_>, pods: &[&'p PodSeen]) -> Vec<(&'p GangName, Vec<&'p PodSeen>, u64)> {
+    let mut gangs: BTreeMap<&GangName, Vec<&PodSeen>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| pod.workload.is_none()) {
+        if let Some(gang) = &pod.gang {
+            gangs.entry(gang).or_default().push(pod);
+        }
+    }
+    let saves = gangs.into_iter().filter_map(|(gang, pods)| {
+        let priority = pods.iter().map(|pod| pod.priority).max()?;
+        let checkpoint = view.harm.tier_by_priority(priority)?.1.checkpoint.as_ref()?;
+        (checkpoint.signal == Signal::Annotation).then(|| (gang, pods, checkpoint.deadline.as_secs()))
+    });
+    saves.collect()
+}
+
 /// Asks a workload to save itself where its tier says so and it is not broken, then suspends it, waits until it is gone,
 /// and lets it queue again. Says which step suspends it.
 pub fn suspend(
@@ -404,9 +498,7 @@ pub fn suspend(
     let mut takes = (2, 60);
     if let Some(checkpoint) = checkpoint.filter(|one| one.signal == Signal::Annotation && !is_hard && !is_broken) {
         if !workload.marks.contains_key(ASKED) {
-            let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
-            let action = Action::Cluster(ClusterAction::Ask { workload: uid.clone(), mark });
-            made.push(step_id("ask", &workload.name, 0), action, holds.to_vec(), (1, 2));
+            ask(view, made, uid, workload, holds);
         }
         let within_secs = checkpoint.deadline.as_secs();
         let saved = Fact::Saved { workload: uid.clone(), within_secs, hard_at };
@@ -420,6 +512,13 @@ pub fn suspend(
     made.disturbs(view, view.harm.hit_workload(uid), &[]);
     resume(made, uid, workload);
     suspended
+}
+
+/// Asks a workload to save its work.
+pub(super) fn ask(view: &View<'_>, made: &mut Steps, uid: &WorkloadUid, workload: &WorkloadSeen, holds: &[Fact]) {
+    let mark = Mark::new(view.now, made.purpose.why).of(view.fleet);
+    let action = Action::Cluster(ClusterAction::Ask { workload: uid.clone(), mark });
+    made.push(step_id("ask", &workload.name, 0), action, holds.to_vec(), (1, 2));
 }
 
 /// Waits until a suspended workload is gone, and lets it queue again: it keeps its place.

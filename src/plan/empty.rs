@@ -133,7 +133,7 @@ pub fn fill(
     draft: &mut Draft,
 ) {
     let on = thing(pool.name);
-    let replaces_dead = slot.record.is_some_and(|record| record.lost) || slot.body == Body::Dead;
+    let replaces_dead = slot.record.is_some_and(|record| record.lost && !record.gave_up) || slot.body == Body::Dead;
     let reason = Reason::SlotEmpty;
     let sentence = format!("a node for {}", slot.id);
     if view.input.observed.cloud.instances.gap().is_some() && pool.spec.capacity.iter().any(is_launched) {

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::draft::Draft;
-use super::types::{PlanInput, Reason};
+use super::types::{PlanInput, Reason, WaitingOn};
 use super::view::{PoolView, SlotView, View};
 use crate::effect::Thing;
 use crate::fleet::pool::Source;
@@ -14,6 +14,10 @@ use crate::units::Duration;
 
 /// Beside what work needs to save itself: the scheduler's lag, evictions, and some to spare.
 const MARGIN: Duration = Duration::minutes(15);
+
+/// Who goes within this time anyway is not moved by choice before: the next node would serve for an hour at most, and the
+/// same work would be moved twice.
+const SOON: SignedDuration = SignedDuration::from_hours(2);
 
 /// A node that will be taken away.
 #[derive(Clone, PartialEq, Debug)]
@@ -54,6 +58,12 @@ pub fn of(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<E
         hard_at,
         at,
     })
+}
+
+/// What a node waits for that goes so soon that nothing is gained by moving it before.
+pub fn near(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<WaitingOn> {
+    let ending = of(view, pool, slot).filter(|ending| ending.begins.duration_since(view.now) < SOON)?;
+    Some(WaitingOn::until(ending.begins, "it has to go then anyway, and nothing is gained by moving it before"))
 }
 
 /// Says what the cloud recommends to move. It names no instant, so nothing is taken away for it: whoever has the work

@@ -147,6 +147,11 @@ impl<'a> Harm<'a> {
         self.standing.tiers.get_key_value(workload.tier.as_ref()?)
     }
 
+    /// The tier of pods that no queue admitted, by their priority: a tier's PriorityClass is its rank.
+    pub fn tier_by_priority(&self, priority: i32) -> Option<(&'a TierName, &'a TierSpec)> {
+        self.standing.tiers.iter().find(|(_, tier)| tier.rank == priority)
+    }
+
     /// What happens to whom when these pods go, each with its whole gang. Pods that are on their way out already
     /// disturb nobody anew.
     pub fn hit(&self, pods: &[&PodSeen]) -> Disruption {

@@ -5,6 +5,7 @@
 //! holds) is waited for: a second paid node is never launched because the first is slow.
 
 mod claims;
+mod places;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use crate::mistakes::{Mistake, is_on};
 use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 use claims::{Claimable, claimable};
+use places::growing;
 pub use steps::steps;
 
 /// How long a source that refused is left alone.
@@ -36,6 +38,8 @@ pub struct Room {
     free: BTreeMap<ReservationId, u32>,
     /// Instances of ours that will give their place back, and whose slots want no other.
     leaving: BTreeMap<ReservationId, u32>,
+    /// Places that reservations get when they are made as large as their documents say, which comes first.
+    growing: BTreeMap<ReservationId, u32>,
     /// Of reservations that are to hold fewer: how many more they may have then. Less than none: so many are too many.
     smaller: BTreeMap<ReservationId, i64>,
     /// Live instances of a pool by source, and what this plan adds.
@@ -76,6 +80,7 @@ impl Room {
         let mut room = Self {
             free,
             leaving: BTreeMap::new(),
+            growing: growing(view),
             smaller: smaller(view),
             used: BTreeMap::new(),
             hourly: Usd::default(),
@@ -329,6 +334,10 @@ impl Room {
             // A place of ours that is being given back is worth waiting for.
             let leaving = self.leaving.entry(id.clone()).or_insert(0);
             if *leaving == 0 {
+                if let Some(more) = self.growing.get_mut(id).filter(|more| **more > 0) {
+                    *more -= 1;
+                    return Err((capacity(format!("{what}, which is made larger first")), true));
+                }
                 return Err((capacity(format!("{what}, which is full")), false));
             }
             *leaving -= 1;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::drain::{Steps, step_id};
 use super::objects::{self, written_by};
-use super::types::{WaitingOn, pool_of};
+use super::types::{Drift, WaitingOn, pool_of};
 use super::view::{PoolView, SlotView, View};
 pub use crate::compile::cuts::is_never_cut;
 use crate::compile::{cuts, files, holds};
@@ -22,7 +22,7 @@ use crate::effect::{
     digest_of,
 };
 use crate::fleet::policy::Remedy;
-use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName};
+use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, ObjectKey};
 
@@ -160,6 +160,17 @@ fn orders<'a>(view: &View<'_>, slot: &SlotView<'a>) -> Vec<&'a Treated> {
     let first = recent.iter().rposition(|one| one.rule == CUT_RULE && one.remedy == Remedy::Report);
     recent.drain(..first.unwrap_or(0));
     recent
+}
+
+/// Somebody else told a node to be cut otherwise. One that was never cut carries what NVIDIA's operator gave it.
+pub fn moved(node: &NodeName, seen: &NodeSeen, wanted: &LaidOut, cut: Option<StepId>) -> Option<Drift> {
+    let differs = |(key, value): &(&String, &String)| seen.labels.get(*key) != Some(*value);
+    let moved = wanted.labels.iter().filter(differs).filter(|_| !is_never_cut(seen));
+    let moved = moved.filter_map(|(key, value)| Some((key, value, seen.moved_by.get(key)?)));
+    let (key, value, (who, at)) = moved.max_by_key(|(_, _, (_, at))| *at)?;
+    let from = seen.labels.get(key).map_or_else(|| format!("no {key}"), |is| format!("{key}={is}"));
+    let (what, to) = (format!("node {node}"), format!("{key}={value}"));
+    Some(Drift { what, by: Some(who.clone()), at: Some(*at), from, to, step: cut })
 }
 
 /// Orders a cut of an empty, cordoned node, and waits until the node shows it.

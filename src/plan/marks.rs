@@ -7,11 +7,12 @@ use jiff::Timestamp;
 
 use super::chosen::trades::finished_by;
 use super::draft::{Course, Draft};
-use super::drain::{Pressure, Purpose, Steps, resume, step_id};
+use super::drain::{self, Pressure, Steps, resume, step_id};
 use super::types::*;
 use super::view::{Body, LISTED_WITHIN, SlotView, View};
 use crate::effect::marks::{ASKED, CORDON, Mark, SUSPENDED};
-use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Thing};
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Thing};
+use crate::fleet::target::Purpose;
 use crate::ids::{NodeName, PoolName, SlotId, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, WorkloadSeen};
@@ -41,7 +42,7 @@ pub fn unanswered(view: &View<'_>, draft: &mut Draft) {
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let reason = Reason::LeftOver;
-    let purpose = |on: &Thing| Purpose {
+    let purpose = |on: &Thing| drain::Purpose {
         why: "keep",
         on: on.clone(),
         reason: Reason::LeftOver,
@@ -50,6 +51,12 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     };
     let nodes = view.input.observed.cluster.nodes.seen();
     let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
+    // Asked before its node is closed, because its time ends before it has run as long as it was promised.
+    let returning =
+        |slot: &SlotView<'_>| slot.part.is_some_and(|part| matches!(part.purpose, Purpose::Returning { .. }));
+    let returning = || view.slots().filter(|(_, slot)| returning(slot)).filter_map(|(_, slot)| Some(slot.node?.0));
+    let returning: LazyCell<BTreeSet<&NodeName>, _> = LazyCell::new(|| returning().collect());
+    let returns = |name: &NodeName| returning.contains(name);
     let ours = |text: &str| !Mark::parse(text).is_foreign(view.fleet);
     // What has done its work keeps our marks: nobody reads them any more.
     let marked = |workload: &WorkloadSeen| {
@@ -63,7 +70,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         // A workload that is asked, and whose nodes nobody empties any more, need not save its work.
         let asked = workload.marks.contains_key(ASKED)
             && workload.active
-            && !view.harm.workload_nodes(uid, workload).iter().any(|node| cordoned(node))
+            && !view.harm.workload_nodes(uid, workload).iter().any(|node| cordoned(node) || returns(node))
             && !is_reclaimed(draft, &workload.name.to_string());
         if suspended {
             resume(&mut made, uid, workload);
@@ -79,8 +86,14 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     }
     let in_slots = || view.slots().filter_map(|(_, slot)| slot.node).map(|(name, _)| name);
     let served: LazyCell<BTreeSet<&NodeName>, _> = LazyCell::new(|| in_slots().collect());
-    let left_over =
-        |name: &NodeName, node: &NodeSeen| node.annotation(CORDON).is_some_and(ours) && !served.contains(name);
+    // What is ended already is not opened for new work.
+    let instances = view.input.observed.cloud.instances.seen();
+    let ends = |node: &NodeSeen| {
+        node.instance.as_ref().and_then(|id| instances.get(id)).is_some_and(|instance| !instance.state.serves())
+    };
+    let left_over = |name: &NodeName, node: &NodeSeen| {
+        node.annotation(CORDON).is_some_and(ours) && !served.contains(name) && !ends(node)
+    };
     for (name, node) in nodes.iter().filter(|(name, node)| left_over(name, node)) {
         let on = node
             .labels
@@ -159,10 +172,19 @@ pub fn pools(view: &View<'_>, draft: &mut Draft) {
     for (name, known) in
         ledger.pools.iter().filter(|(name, known)| known.is_something() && !targets.contains_key(*name))
     {
-        let held = known.slots.values().filter(|slot| slot.is_something()).count();
+        let instances = view.input.observed.cloud.instances.seen();
+        let instance = |slot: &Slot| slot.instance.as_ref().and_then(|id| instances.get(id));
+        let ends = |slot: &&Slot| instance(slot).is_some_and(|instance| !instance.state.serves());
+        let (ending, held): (Vec<&Slot>, Vec<&Slot>) =
+            known.slots.values().filter(|slot| slot.is_something()).partition(ends);
+        let goes = match ending.len() {
+            0 => String::new(),
+            1 => "; 1 more is ending already".into(),
+            many => format!("; {many} more are ending already"),
+        };
         draft.released.push(Released {
             what: format!("pool/{name}"),
-            stays: format!("{held} nodes stay as they are, and go on costing what they cost"),
+            stays: format!("{} nodes stay as they are, and go on costing what they cost{goes}", held.len()),
         });
         if is_on(Mistake::DeletedFileDrains) {
             drain_forgotten(draft, name, known);
@@ -244,8 +266,13 @@ fn drain_forgotten(draft: &mut Draft, pool: &PoolName, known: &PoolLedger) {
     for (index, slot) in &known.slots {
         let Some(instance) = slot.instance.clone() else { continue };
         let (on, reason, consent) = (thing(pool), Reason::NotWanted, Consent::Standing);
-        let purpose =
-            Purpose { why: "keep", on: on.clone(), reason: reason.clone(), consent, pressure: Pressure::default() };
+        let purpose = drain::Purpose {
+            why: "keep",
+            on: on.clone(),
+            reason: reason.clone(),
+            consent,
+            pressure: Pressure::default(),
+        };
         let (mut made, slot) = (Steps::new(purpose), SlotId::new(pool, *index));
         let id = step_id("terminate", &slot, 0);
         made.push(id, Action::Cloud(CloudAction::Terminate { slot, instance }), vec![], (1, 2));
@@ -259,7 +286,7 @@ fn bookkeeping(draft: &mut Draft, pool: &PoolName, verb: &str, change: LedgerCha
     let reason = Reason::Bookkeeping;
     let consent = Consent::Standing;
     let purpose =
-        Purpose { why: "keep", on: on.clone(), reason: reason.clone(), consent, pressure: Pressure::default() };
+        drain::Purpose { why: "keep", on: on.clone(), reason: reason.clone(), consent, pressure: Pressure::default() };
     let mut made = Steps::new(purpose);
     made.push(step_id(verb, pool, 0), Action::Record(change), vec![], (1, 2));
     draft.courses.push(Course { on, nodes: Vec::new(), wanted, reason, has_deadline: false, steps: made.steps });

@@ -77,7 +77,10 @@ pub fn thing_of(input: &PlanInput, key: &ObjectKey) -> Thing {
             };
             quotas.iter().find(|(_, quota)| quota.namespaces.iter().any(is_named)).map(|(name, _)| name)
         }
-        ObjectKind::ValidatingAdmissionPolicy | ObjectKind::ValidatingAdmissionPolicyBinding => {
+        ObjectKind::ValidatingAdmissionPolicy
+        | ObjectKind::ValidatingAdmissionPolicyBinding
+        | ObjectKind::MutatingAdmissionPolicy
+        | ObjectKind::MutatingAdmissionPolicyBinding => {
             let ends = |name: &&QuotaName| {
                 key.name.strip_suffix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with(['-', '.']))
             };

@@ -10,18 +10,25 @@ use super::draft::{Course, Draft};
 use super::objects::{bodies, fields, kubectl};
 use super::steps::held;
 use super::types::{PlanInput, Reason, Step, WaitingOn};
+use crate::compile::currency::{self, CURRENCY, Covered};
 use crate::compile::others::{self, Rests, rests};
 use crate::compile::{GPU_OPERATOR, gpus};
 use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG, POOL};
 use crate::effect::{Action, ClusterAction, Thing};
 use crate::observed::{Gap, ObjectKey, ObjectKind};
 use crate::queue::mode;
+use crate::queue::parse::quotas;
+use crate::queue::transform::{Transformation, of_file};
 
 /// Kueue reads its file when it starts.
 const RESTART: &str = "kubectl -n kueue-system rollout restart deployment kueue-controller-manager";
 
 pub fn plan(input: &PlanInput, draft: &mut Draft) {
-    let rests = rests(&input.target);
+    let mut rests = rests(&input.target);
+    let covered = Covered::of(&input.observed.cluster);
+    if currency::is_wanted(&input.target) && covered.is_everywhere(&input.target) {
+        rests.worths = Some(currency::worths(&input.target));
+    }
     version(input, draft);
     kueue(input, &rests, draft);
     policies(input, &rests, draft);
@@ -157,16 +164,19 @@ fn kueue(input: &PlanInput, rests: &Rests, draft: &mut Draft) {
     let (key, read) = (mode::configuration(), &input.observed.cluster.others.kueue);
     let on = Thing::Objects(key.kind.name().into());
     let timeout = rests.gang_timeout.map(|timeout| format!("Kueue waits {timeout} for the pods of a gang"));
+    let together = rests.worths.as_ref().map(|_| "Kueue counts GPUs and slices together, for totals".to_owned());
+    let asks: Vec<String> = timeout.into_iter().chain(together).collect();
+    let asks = (!asks.is_empty()).then(|| asks.join(", and "));
     if let Some(gap) = read.gap() {
         let why = format!("{}: {}", gap.what, gap.why);
-        match timeout {
+        match asks {
             Some(wanted) => draft.held.push(held(&on, wanted, Reason::Wanted, WaitingOn::Unread(gap.clone()))),
             None => draft.note(on, format!("Kueue's Configuration is not known, and taken for its default: {why}")),
         }
         return;
     }
     let Some((name, file)) = read.seen().as_ref().and_then(mode::file) else {
-        if let Some(wanted) = timeout {
+        if let Some(wanted) = asks {
             draft.note(on, format!("whether {wanted} cannot be seen: its Configuration is not in {}", key.words()));
         }
         return;
@@ -177,8 +187,37 @@ fn kueue(input: &PlanInput, rests: &Rests, draft: &mut Draft) {
     }
     let patch = quoted(&json!({"data": {name: mode::text(&wanted)}}));
     let patch = format!("{} --type=merge -p {patch}\n{RESTART}", kubectl("patch", &key));
-    let sentence = sentence(ObjectKind::ConfigMap, "Kueue's Configuration", &file, &wanted);
+    let mut sentence = sentence(ObjectKind::ConfigMap, "Kueue's Configuration", &file, &wanted);
+    let others = shut_out(input, &wanted);
+    if !others.is_empty() {
+        let (s, admit, covers) = match others.len() {
+            1 => ("", "admits", "it covers"),
+            _ => ("s", "admit", "they cover"),
+        };
+        sentence = format!(
+            "{sentence} (ClusterQueue{s} {}, which no document names, {admit} no GPUs then unless {covers} {CURRENCY} \
+             too, or resources.quotaCheckStrategy is IgnoreUndeclared)",
+            others.join(", ")
+        );
+    }
     draft.held.push(held(&on, sentence, Reason::Wanted, WaitingOn::OtherOwner { object: key, patch }));
+}
+
+/// Queues that no document names and that would admit nothing which Kueue counts in the currency.
+fn shut_out<'a>(input: &'a PlanInput, file: &Value) -> Vec<&'a str> {
+    let counts = |rule: &Transformation| rule.outputs.contains_key(CURRENCY);
+    let rules = of_file(file);
+    let inputs: Vec<_> = rules.iter().filter(|(_, rule)| counts(rule)).map(|(name, _)| name).collect();
+    if others::ignores_undeclared(file) || inputs.is_empty() {
+        return Vec::new();
+    }
+    let ours = |key: &ObjectKey| input.desired.objects.iter().any(|object| object.key == *key);
+    let queues = input.observed.cluster.objects.seen().iter().filter(|(key, _)| key.kind == ObjectKind::ClusterQueue);
+    let shut = queues.filter(|(key, seen)| {
+        let gives = quotas(&seen.body).into_keys().any(|(_, resource)| inputs.contains(&&resource));
+        gives && !currency::has_it(&seen.body) && !ours(key)
+    });
+    shut.map(|(key, _)| &*key.name).collect()
 }
 
 fn sentence(kind: ObjectKind, named: &str, seen: &Value, wanted: &Value) -> String {

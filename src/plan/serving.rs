@@ -6,6 +6,7 @@ use super::draft::{Course, Draft};
 use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, step_id};
 use super::dress::{admitted, dress, release, shown};
 use super::empty::leave;
+use super::ends;
 use super::harm::{Gang, gang_of};
 use super::later::successor_costs;
 use super::launch::{self, Supply};
@@ -81,10 +82,14 @@ pub fn serving(
     kept_out(view, pool, slot, node, draft);
     let (why, reason) = (wish.why(), wish.reason().clone());
     let purpose = Purpose { why, on: on.clone(), reason, consent: wish.consent(), pressure: wish.pressure() };
+    // Work that is on several of those that wait is told once.
+    let is_near = matches!(wish, Wish::Replace { reason: Reason::Outdated, .. }) && slot.mark.is_none();
+    let near = if is_near { ends::near(view, pool, slot) } else { None };
+    let is_near = near.is_some();
     // The tail is planned in any case, so that what waits shows its effects.
     let waits = match wish {
         Wish::Cut { state, .. } => layout::stuck(view, pool, slot, *state),
-        _ => None,
+        _ => near,
     };
     let begun = slot.mark.is_some();
     let passed_over = shared.passed_over.get(node).filter(|_| !begun).cloned();
@@ -126,13 +131,18 @@ pub fn serving(
         has_deadline: wish.pressure().deadline.is_some(),
         steps: made.steps,
     };
+    if let (Wish::Cut { .. }, Some((_, wanted))) = (wish, layout::wanted(view, pool, slot)) {
+        let cuts = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
+        let cut = course.steps.iter().find(cuts).filter(|_| waits.is_none()).map(|step| step.id.clone());
+        draft.drift.extend(layout::moved(node, seen, wanted, cut));
+    }
     let stops = waits.as_ref().or(partly.as_ref().filter(|_| !partly_begun));
     draft.kept.extend(stops.filter(|_| !begun && !is_known).map(|on| (node.clone(), on.clone())));
     match (waits, partly) {
-        (Some(waiting_on), None) => draft.held.push(course.held(waiting_on)),
+        (Some(waiting_on), None) if !is_near && !is_known => draft.held.push(course.held(waiting_on)),
         (None, None) if course.steps.is_empty() => {}
         (None, None) => draft.courses.push(course),
-        (Some(waiting_on), Some(_)) => {
+        (Some(waiting_on), _) => {
             let course = Course { steps: Vec::new(), ..course };
             draft.held.push(rest(view, node, wish, &course, waiting_on, &mut shared.told));
         }

@@ -66,6 +66,9 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
         let courses = draft.courses.split_off(before);
         super::marks::after_rename(view, pool.name, courses, draft);
     }
+    for pool in view.pools.values() {
+        shared.room.dear(view, pool).into_iter().for_each(|text| draft.note(thing(pool.name), text));
+    }
     if view.input.only_node.is_none() {
         strays(view, draft);
     }
@@ -140,6 +143,7 @@ fn each(
         }
         units.made(slot, before, draft);
         let Some(wish) = wishes.get(&slot.id) else { continue };
+        on_the_way::follows(view, pool, slot, wish, before, draft);
         let Some(needs) = meanwhile(view, pool, slot, wish) else { continue };
         // What was emptied for one move is not opened before another that somebody said yes to.
         let emptied = slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::drain::{Allowance, Load, Pressure, load, local_data, promised, two_budgets, unmanaged};
+use super::drain::{Allowance, Load, Pressure, load, local_data, promised, saving, two_budgets, unmanaged};
 use super::harm::{Gang, gang_of};
 use super::types::{GangHit, PlanInput, WaitingOn};
 use super::view::View;
@@ -44,6 +44,7 @@ pub enum Way {
     /// Through the eviction API, with its gang if it has one.
     Evicted {
         gang: Option<GangHit>,
+        asked: bool,
     },
 }
 
@@ -113,7 +114,11 @@ fn way(view: &View<'_>, pod: &PodSeen, pressure: Pressure) -> Way {
             let asked = checkpoint.is_some_and(|one| one.signal == Signal::Annotation) && !is_hard;
             Way::Suspended { gang, asked }
         }
-        _ => Way::Evicted { gang: gang() },
+        _ => {
+            let is_hard = pressure.hard_at.is_some_and(|hard_at| view.now >= hard_at);
+            let asked = !is_hard && !saving(view, &[pod]).is_empty();
+            Way::Evicted { gang: gang(), asked }
+        }
     }
 }
 

@@ -88,6 +88,7 @@ pub fn pod(name: &str, node: &str, gpus: i64) -> PodSeen {
         grace_secs: 30,
         empty_dir: false,
         saved: None,
+        asked: None,
         budgets: Vec::new(),
     }
 }
@@ -109,6 +110,7 @@ pub fn workload(name: &str, queue: &str, gpus: i64) -> WorkloadSeen {
         requests,
         required_level: None,
         preferred_level: None,
+        placed: false,
         reserved: Some(at("2026-03-01T10:00Z")),
         evicted: false,
         finished: false,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::draft::{Course, Draft};
-use super::drain::{Pressure, Purpose, Steps, step_id, suspend};
+use super::drain::{Pressure, Purpose, Steps, ask, asked_at, asked_later, step_id, suspend};
 use super::objects;
 use super::smaller;
 use super::steps::held;
@@ -38,6 +38,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             let times = spec.asks_back(loan.ended, phase).unwrap_or((view.now, view.now));
             reclaim(view, &handed, name, loan, times, draft);
         }
+        quotas_follow(name, spec, draft);
     }
     let unknown = view.input.ledger.head.lent.keys().filter(|name| !view.standing.tides.contains_key(*name));
     for name in unknown {
@@ -56,6 +57,26 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             waiting_on,
             done_by: None,
         });
+    }
+}
+
+/// The quotas of whoever lends and borrows go with the nodes that are cut: they are in no step yet, and belong to what
+/// this plan brings about.
+fn quotas_follow(name: &TideName, spec: &TideSpec, draft: &mut Draft) {
+    let is_of_tide = |reason: &Reason| match reason {
+        Reason::Lent { tide, .. } | Reason::Returning { tide, .. } => tide == name,
+        _ => false,
+    };
+    let is_cut = |loan: &&LoanSpec| {
+        let on = Thing::Pool(loan.pool.clone());
+        draft.courses.iter().any(|course| course.on == on && is_of_tide(&course.reason))
+    };
+    let loans = spec.loans.iter().filter(is_cut);
+    let quotas: BTreeSet<String> = loans.flat_map(|loan| [&loan.from, &loan.to]).map(ToString::to_string).collect();
+    if !quotas.is_empty() {
+        let quotas = quotas.into_iter().collect::<Vec<_>>().join(" and ");
+        let text = format!("the quotas of {quotas} follow the nodes that change hands, in the plans after this one");
+        draft.note(Thing::Tide(name.clone()), text);
     }
 }
 
@@ -277,8 +298,14 @@ fn reclaim(
         };
         match young.filter(|until| *until > view.now) {
             Some(until) => {
-                let why = "its tier promises it a minimum runtime";
-                draft.held.push(course.held(WaitingOn::until(until, why)));
+                let asked_at = asked_at(view, workload, pressure);
+                if asked_at.is_some_and(|at| at <= view.now) {
+                    let mut asked = Steps::new(purpose(&on, &reason, pressure));
+                    ask(view, &mut asked, uid, workload, &[]);
+                    draft.courses.push(Course { steps: asked.steps, ..course.clone() });
+                }
+                let promise = WaitingOn::until(until, "its tier promises it a minimum runtime");
+                draft.held.push(course.held(asked_at.filter(|at| *at > view.now).map_or(promise, asked_later)));
             }
             None => draft.courses.push(course),
         }

@@ -211,7 +211,8 @@ struct Finder<'a, 'f> {
 impl<'a> Finder<'a, '_> {
     fn pool(&self, name: &'a PoolName, spec: &'a PoolSpec, target: &'a PoolTarget) -> PoolView<'a> {
         let known = self.input.ledger.pools.get(name);
-        let seats = Seats::of(target, spec.size, known, &self.input.observed, self.input.now);
+        let seats =
+            Seats::of(target, spec.size, known, &self.input.observed, &self.input.ledger.head.frozen, self.input.now);
         let beyond = known.iter().flat_map(|known| known.slots.range(target.nodes..)).map(|(index, _)| *index);
         let mut slots = Vec::new();
         for index in (0..target.nodes).chain(beyond) {

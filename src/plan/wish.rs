@@ -311,19 +311,24 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
 }
 
 impl Wish {
-    /// A node that is emptied to be cut anew is replaced instead, by one with the template that is wanted now.
+    /// A node that is emptied to be cut anew, or to be booted, is replaced instead, by one with the template that is wanted
+    /// now.
     pub fn with_update(self) -> Self {
         match self {
             Self::Cut { reason, pressure, state: CutState::NotOrdered, rollout, .. } => {
                 Self::Replace { reason, pressure, treated: None, rollout }
             }
+            Self::Reboot { reason, .. } => {
+                Self::Replace { reason, pressure: PressureOf::default(), treated: None, rollout: false }
+            }
             other => other,
         }
     }
 
-    /// Whether a tide empties the node, and it moves to another template on the way.
+    /// Whether a tide or its health empties the node, and it moves to another template on the way.
     pub fn is_on_the_way(&self) -> bool {
-        matches!(self, Self::Replace { reason: Reason::Lent { .. }, .. })
+        let Self::Replace { reason, .. } = self else { return false };
+        matches!(reason, Reason::Lent { .. } | Reason::Sick { remedy: Remedy::Reboot, .. })
     }
 
     /// Whether the pool's update budget decides when.

@@ -25,6 +25,7 @@ pub mod parse;
 pub mod preempt;
 pub mod state;
 pub mod topology;
+pub mod transform;
 pub mod tree;
 #[cfg(test)]
 mod tests;

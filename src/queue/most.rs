@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::parse::{Parts, parse};
 use super::state::{ClusterQueueName, FlavorName, Mode, QueueState, ResourceName};
+use super::transform::{Transformations, counted};
 use super::tree::Tree;
 use crate::observed::{ObjectKey, WorkloadSeen};
 
@@ -14,6 +15,7 @@ pub struct Most {
     state: QueueState,
     tree: Tree,
     places: BTreeMap<ClusterQueueName, usize>,
+    counts: Transformations,
 }
 
 /// Why something never starts.
@@ -34,10 +36,11 @@ pub enum Never {
 
 impl Most {
     /// Of these objects, whatever runs.
-    pub fn of(objects: BTreeMap<&ObjectKey, &Value>) -> Self {
+    pub fn of(objects: BTreeMap<&ObjectKey, &Value>, counts: Transformations) -> Self {
         let nothing = (BTreeMap::new(), BTreeMap::new());
         let parts = Parts {
             mode: Mode::Classical,
+            counts: Transformations::new(),
             now: jiff::Timestamp::UNIX_EPOCH,
             objects,
             workloads: &nothing.0,
@@ -47,15 +50,21 @@ impl Most {
         let state = parse(&parts);
         let (tree, _) = Tree::new(&state);
         let places = state.cluster_queues.keys().cloned().zip(0..).collect();
-        Self { state, tree, places }
+        Self { state, tree, places, counts }
+    }
+
+    /// What is counted of what a workload asks for.
+    pub fn asked(&self, workload: &WorkloadSeen) -> BTreeMap<ResourceName, i64> {
+        counted(&self.counts, &workload.requests)
     }
 
     /// Why a workload could never be admitted, given whether the nodes of a flavor have room for it; none where it could.
     pub fn never(&self, workload: &WorkloadSeen, has_room: impl Fn(&FlavorName) -> bool) -> Option<Never> {
         let found = self.state.cluster_queues.get(&workload.queue).zip(self.places.get(&workload.queue));
         let Some((queue, place)) = found else { return Some(Never::NoQueue) };
+        let requests = self.asked(workload);
         let asked: Vec<(&ResourceName, i64)> =
-            workload.requests.iter().filter(|(_, amount)| **amount > 0).map(|(name, amount)| (name, *amount)).collect();
+            requests.iter().filter(|(_, amount)| **amount > 0).map(|(name, amount)| (name, *amount)).collect();
         let covers = |resource: &ResourceName| {
             queue.groups.iter().flat_map(|group| &group.flavors).any(|one| one.quotas.contains_key(resource))
         };

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::state::*;
 use super::topology::PODS;
+use super::transform::{Transformations, counted};
 use crate::effect::marks::DRAIN_TAINT;
 use crate::fleet::launch::TaintEffect;
 use crate::observed::{NodeSeen, ObjectKey, ObjectKind, PodPhase, PodSeen, WorkloadSeen};
@@ -21,6 +22,8 @@ use crate::observed::{NodeSeen, ObjectKey, ObjectKind, PodPhase, PodSeen, Worklo
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
     pub mode: Mode,
+    /// What is counted of what pods ask for.
+    pub counts: Transformations,
     pub now: Timestamp,
     /// Bodies of objects: with `spec`, without metadata.
     pub objects: BTreeMap<&'a ObjectKey, &'a Value>,
@@ -36,7 +39,7 @@ pub fn parse(parts: &Parts<'_>) -> QueueState {
         now: parts.now,
         cohorts: cohorts(&parts.objects),
         cluster_queues: cluster_queues(&parts.objects),
-        workloads: workloads.map(|(uid, seen)| (uid.clone(), workload(seen))).collect(),
+        workloads: workloads.map(|(uid, seen)| (uid.clone(), workload(&parts.counts, seen))).collect(),
         topologies: topologies(parts),
         parked: BTreeMap::new(),
     }
@@ -137,18 +140,20 @@ fn weight(spec: &Value) -> Weight {
     weight.map_or_else(Weight::default, Weight)
 }
 
-fn workload(seen: &WorkloadSeen) -> Workload {
+fn workload(counts: &Transformations, seen: &WorkloadSeen) -> Workload {
     let required = seen.required_level.clone().map(TopologyRequest::Required);
+    let preferred = seen.preferred_level.clone().map(TopologyRequest::Preferred);
+    let anywhere = seen.placed.then_some(TopologyRequest::Unconstrained);
     let assignment = || Assignment { flavors: seen.flavors.clone(), nodes: seen.nodes.clone() };
     Workload {
         queue: seen.queue.clone(),
         priority: seen.priority,
         created: seen.created,
         active: seen.active,
-        requests: seen.requests.clone(),
+        requests: counted(counts, &seen.requests),
         pods: seen.pods,
         per_pod: seen.per_pod.clone(),
-        topology: required.or_else(|| seen.preferred_level.clone().map(TopologyRequest::Preferred)),
+        topology: required.or(preferred).or(anywhere),
         barred: BTreeSet::new(),
         reservation: seen.reserved.map(|since| Reservation { since, assignment: assignment(), evicted: seen.evicted }),
     }
@@ -285,7 +290,7 @@ fn whole(amount: Decimal) -> Option<i64> {
     amount.ceil().clamp(-most, most).to_i64()
 }
 
-fn decimal(value: &Value) -> Option<Decimal> {
+pub fn decimal(value: &Value) -> Option<Decimal> {
     const KI: u64 = 1024;
     let text = match value {
         Value::String(text) => text.clone(),
@@ -400,6 +405,7 @@ mod tests {
         let nodes = nodes.into_iter().map(|(name, node)| (name.into(), node)).collect();
         let parts = Parts {
             mode: Mode::Classical,
+            counts: Transformations::new(),
             now: Timestamp::UNIX_EPOCH,
             objects: [(&flavor, &flavor_body), (&fabric, &levels)].into(),
             workloads: &BTreeMap::new(),

@@ -154,6 +154,7 @@ fn cluster(action: &ClusterAction) -> String {
         ClusterAction::Cordon { node, mark } => format!("cordon {node} ({})", clean(&mark.why)),
         ClusterAction::Uncordon { node } => format!("uncordon {node}"),
         ClusterAction::Ask { workload, .. } => format!("ask workload {workload} to save its work"),
+        ClusterAction::AskPods { gang, .. } => format!("ask gang {gang} to save its work"),
         ClusterAction::Suspend { workload, .. } => format!("suspend workload {workload}"),
         ClusterAction::Resume { workload } => format!("resume workload {workload}"),
         ClusterAction::Shrink { workload, pods } => format!("shrink workload {workload} to {}", count(*pods, "pod")),
@@ -200,7 +201,8 @@ fn record(change: &LedgerChange) -> String {
     }
 }
 
-fn fact(fact: &Fact) -> String {
+/// What is waited for, or must be so.
+pub fn fact(fact: &Fact) -> String {
     match fact {
         Fact::Gone(id) => format!("{id} is gone"),
         Fact::Live(id) => format!("{id} is there"),
@@ -220,6 +222,9 @@ fn fact(fact: &Fact) -> String {
         Fact::LaidOut { node, .. } => format!("{node} is cut"),
         Fact::Saved { workload, within_secs, .. } => {
             format!("workload {workload} has saved its work, at most {}", length(*within_secs))
+        }
+        Fact::PodsSaved { gang, within_secs, .. } => {
+            format!("gang {gang} has saved its work, at most {}", length(*within_secs))
         }
         Fact::Released(workload) => format!("workload {workload} has let go of its nodes"),
         Fact::Shrunk { workload, pods } => format!("workload {workload} has {}", count(*pods, "pod")),

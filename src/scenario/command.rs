@@ -158,6 +158,10 @@ pub struct ServiceWish {
     pub amount: i64,
     pub pool: Option<PoolName>,
     pub budget: Option<BudgetSpec>,
+    /// Its pods run and end together.
+    pub together: bool,
+    pub tier: Option<TierName>,
+    pub save_secs: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

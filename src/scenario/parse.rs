@@ -53,8 +53,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     (
         "submit",
         "submit gang QUOTA GPUS|N x RESOURCE [named NAME] [tier T] [saves 2m|never] [works 4h] [shrinks to N] [together LEVEL], \
-         submit service NS/NAME N x [AMOUNT] RESOURCE [pool P] [pdb min|max N], or submit bare|daemon|mirror NS/NAME \
-         [on SLOT]",
+         submit service NS/NAME N x [AMOUNT] RESOURCE [pool P] [pdb min|max N] [together [tier T] [saves 2m]], or \
+         submit bare|daemon|mirror NS/NAME [on SLOT]",
     ),
     ("budget", "budget NS/NAME for NS/APP min|max N"),
     ("finish", "finish NAME|NS/NAME"),
@@ -466,12 +466,21 @@ fn service(words: &mut Words) -> Result<ServiceWish, Wrong> {
         words.maybe();
     }
     let resource = words.next("a resource")?;
-    let mut wish = ServiceWish { name, replicas, resource, amount: amount.unwrap_or(1), pool: None, budget: None };
+    let amount = amount.unwrap_or(1);
+    let (pool, budget, together, tier, save_secs) = (None, None, false, None, None);
+    let mut wish = ServiceWish { name, replicas, resource, amount, pool, budget, together, tier, save_secs };
     if words.take("pool") {
         wish.pool = Some(words.next("a pool")?.into());
     }
     if words.take("pdb") {
-        wish.budget = Some(budget(words)?);
+        wish.budget = Some(self::budget(words)?);
+    }
+    wish.together = words.take("together");
+    if words.take("tier") {
+        wish.tier = Some(words.next("a tier")?.into());
+    }
+    if words.take("saves") {
+        wish.save_secs = Some(secs(words)?);
     }
     Ok(wish)
 }

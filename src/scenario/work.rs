@@ -13,7 +13,7 @@ pub fn work(bench: &mut Bench, work: &Work) -> Result<Vec<String>, Wrong> {
             bench.sim.in_cluster(|cluster, now| cluster.submit_gang(now, spec))?;
         }
         Work::Service(wish) => {
-            let spec = service(wish);
+            let spec = service(bench, wish)?;
             bench.sim.in_cluster(|cluster, now| cluster.submit_service(now, spec))?;
         }
         Work::Pod { kind, name, place } => {
@@ -100,7 +100,7 @@ fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
     Ok(spec)
 }
 
-fn service(wish: &ServiceWish) -> ServiceSpec {
+fn service(bench: &Bench, wish: &ServiceWish) -> Result<ServiceSpec, Wrong> {
     let name = &wish.name;
     let mut spec = ServiceSpec::new(
         name.namespace.as_str(),
@@ -111,5 +111,11 @@ fn service(wish: &ServiceWish) -> ServiceSpec {
         wish.pool.as_ref(),
     );
     spec.budget.clone_from(&wish.budget);
-    spec
+    (spec.together, spec.save_secs) = (wish.together, wish.save_secs);
+    if let Some(name) = &wish.tier {
+        let target = bench.fleet()?.target_at(bench.sim.now());
+        let tier = target.standing.tiers.get(name).ok_or_else(|| Wrong::new(format!("there is no tier {name}")))?;
+        spec.template.priority = tier.rank;
+    }
+    Ok(spec)
 }

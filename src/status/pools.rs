@@ -66,7 +66,7 @@ fn pool(
     for part in &target.parts {
         status.layouts.entry(part.layout.clone()).or_default().wanted += part.nodes;
     }
-    let seats = Seats::of(target, None, known, &input.observed, input.now);
+    let seats = Seats::of(target, None, known, &input.observed, &input.ledger.head.frozen, input.now);
     let beyond = slots.iter().flat_map(|slots| slots.range(target.nodes..)).map(|(index, _)| *index);
     for index in (0..target.nodes).chain(beyond) {
         let slot = slots.and_then(|slots| slots.get(&index)).unwrap_or(&none);

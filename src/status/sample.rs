@@ -279,6 +279,7 @@ fn workload(name: &str, queue: &str, nodes: u32, now: Timestamp) -> WorkloadSeen
         per_pod: BTreeMap::new(),
         required_level: None,
         preferred_level: None,
+        placed: false,
         reserved: (nodes > 0).then_some(now),
         evicted: false,
         finished: false,

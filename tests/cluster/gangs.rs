@@ -193,3 +193,51 @@ fn pods_that_run_together_are_seen_as_one_whoever_made_them() {
     plane.api.delete(&format!("/api/v1/namespaces/{NAME}/pods"));
     plane.end_jobs(&[NAME.to_owned()].into());
 }
+
+#[test]
+fn a_gang_that_kueue_does_not_manage_is_asked_to_save_its_work_before_it_goes() {
+    let Some(plane) = shared() else { return };
+    let name = "beside";
+    plane.add_nodes(&GpuNodes::new(name, 3).label("rack", name));
+    let directory = fleet(name, 3, 24);
+    let path = directory.path().join("fleet.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    // So long that only an answer can end the wait in time.
+    std::fs::write(&path, text.replace("spec: {rank: 200}", "spec: {rank: 200, checkpoint: {deadline: 30m}}")).unwrap();
+    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+    let mut job = gang(name, "plain", "main", 2, 8);
+    job["metadata"]["labels"] = json!({});
+    job["spec"]["suspend"] = json!(false);
+    let spec = &mut job["spec"]["template"]["spec"];
+    spec["nodeSelector"] = json!({"rack": name});
+    spec["tolerations"] = json!([{"key": "nvidia.com/gpu", "operator": "Exists"}]);
+    spec["priorityClassName"] = json!(name);
+    plane.api.create(&job).unwrap();
+    let ranks = eventually("the gang runs", 120, || Some(pods(&plane, name)).filter(|all| all.len() == 2));
+    let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap().to_owned();
+    let before: BTreeSet<String> = ranks.iter().map(uid).collect();
+    let node = ranks[0]["spec"]["nodeName"].as_str().unwrap().to_owned();
+    let page = tidewright(&plane, directory.path(), &["drain", &node, "--dry-run"]);
+    let page = String::from_utf8_lossy(&page.get_output().stdout).into_owned();
+    assert!(page.contains("evicted with gang") && page.contains("asked to save its work first"), "{page}");
+
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| tidewright(&plane, directory.path(), &["drain", &node, "--yes", "--wait", "5m"]));
+        let asked = |pod: &Value| pod["metadata"]["annotations"]["tidewright.dev/save-work"].is_string();
+        eventually("both ranks are asked", 60, || pods(&plane, name).iter().all(asked).then_some(()));
+        // Nobody goes before one of them answers.
+        std::thread::sleep(std::time::Duration::from_secs(5));
+        let there: BTreeSet<String> = pods(&plane, name).iter().map(uid).collect();
+        assert_eq!(there, before);
+        let rank = ranks[1]["metadata"]["name"].as_str().unwrap();
+        let answer =
+            json!({"metadata": {"annotations": {"tidewright.dev/work-saved": jiff::Timestamp::now().to_string()}}});
+        plane.api.merge(&format!("/api/v1/namespaces/{name}/pods/{rank}"), &answer).unwrap();
+        let done = drain.join().unwrap();
+        assert_eq!(done.get_output().status.code(), Some(0), "{}", String::from_utf8_lossy(&done.get_output().stderr));
+    });
+    let left = pods(&plane, name).iter().map(uid).filter(|uid| before.contains(uid)).count();
+    assert_eq!(left, 0, "it goes whole, from both nodes");
+    tidewright(&plane, directory.path(), &["undrain", &node]).code(0);
+    plane.end_jobs(&[name.to_owned()].into());
+}

@@ -7,6 +7,7 @@ use tidewright::fleet::Target;
 use tidewright::observed::{ClusterSeen, ObjectKey};
 use tidewright::provider::Cluster;
 use tidewright::queue::parse::{Parts, parse};
+use tidewright::queue::transform::transformations;
 use tidewright::queue::{Mode, PreemptReason, QueueState, WorkloadUid, predict_evictions};
 
 use super::super::controlplane::{Controlplane, block, is_true};
@@ -95,6 +96,7 @@ pub fn state(
     let workloads = workloads.iter().filter(|(_, one)| namespaces.contains(one.name.namespace.as_str()));
     parse(&Parts {
         mode,
+        counts: transformations(seen.others.kueue.seen().as_ref()),
         now: jiff::Timestamp::now(),
         objects: objects.iter().filter(|(key, _)| ours(key)).map(|(key, seen)| (key, &seen.body)).collect(),
         workloads: &workloads.map(|(uid, one)| (uid.clone(), one.clone())).collect(),

@@ -64,6 +64,7 @@ metadata: {name: vision}
 spec:
   namespaces: [{name: vision, localQueue: main}]
   cohort: all
+  total: {gpus: 16}
   tiers: [research]
   shares: [{pool: train, guarantee: {gpus: 16}}]
 ---

@@ -75,6 +75,7 @@ fn a_freeze_of_a_node_stops_the_gang_that_is_on_it() {
         per_pod: Default::default(),
         required_level: None,
         preferred_level: None,
+        placed: false,
         reserved: Some(Timestamp::UNIX_EPOCH),
         evicted: false,
         finished: false,

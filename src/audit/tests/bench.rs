@@ -315,6 +315,7 @@ impl Bench {
             grace_secs: 30,
             empty_dir: false,
             saved: None,
+            asked: None,
             budgets: Vec::new(),
         };
         edit(&mut self.input.observed.cluster.pods, |pods| pods.push(pod));
@@ -344,6 +345,7 @@ impl Bench {
             per_pod: BTreeMap::new(),
             required_level: None,
             preferred_level: None,
+            placed: false,
             reserved: Some(self.input.now - SignedDuration::from_hours(24)),
             evicted: false,
             finished: false,

@@ -346,6 +346,26 @@ fn work_is_asked_to_save_itself_before_it_goes() {
 }
 
 #[test]
+fn a_gang_beside_the_queues_is_asked_to_save_itself_too() {
+    let asks = || {
+        evicting(false, RECLAIM).with(|bench| {
+            let tier = bench.standing().tiers.get_mut("research").unwrap();
+            tier.checkpoint = Some(Checkpoint { deadline: Duration::minutes(10), signal: Signal::Annotation });
+            let rank = tier.rank;
+            bench.pods(|pod| {
+                if &*pod.name.name == "web" {
+                    (pod.gang, pod.priority) = (Some(GangName("set".into())), rank);
+                }
+            });
+        })
+    };
+    asks().breaks("asked to save", "set was not asked");
+    let (gang, nodes, since) = (GangName("set".into()), [node("serve", 0)].into(), asks().input.now);
+    let saved = Fact::PodsSaved { gang, nodes, since, within_secs: 600, hard_at: None };
+    asks().edit("evict", |step| step.requires.push(saved)).passes();
+}
+
+#[test]
 fn updates_disturb_work_only_where_the_pool_lets_them() {
     const WHEN: &str = "`when` and the windows";
     let updates = |bench: &mut Bench, change: fn(&mut crate::fleet::updates::Updates)| {

@@ -41,6 +41,7 @@ fn runs(name: &str, queue: &str) -> WorkloadSeen {
         requests,
         required_level: None,
         preferred_level: None,
+        placed: false,
         reserved: Some(at("2026-03-01T10:00Z")),
         evicted: false,
         finished: false,
@@ -81,6 +82,32 @@ fn waits(desired: &Desired) -> Vec<String> {
         format!("{}: {}", one.wanted, waits.join(", "))
     };
     desired.staged.iter().map(text).collect()
+}
+
+#[test]
+fn the_currency_is_a_group_of_its_own_whatever_is_kept_beside_it() {
+    let with = |flavors: &[(&str, u32)]| {
+        let mut body = queue(Some("all"), flavors);
+        body["spec"]["resourceGroups"].as_array_mut().unwrap().push(currency::group(Some(12_000), true));
+        body
+    };
+    // A flavor that goes while work is on it.
+    let cluster = there(&[(VISION, with(&[("train", 8)]))], &["vision"]);
+    let desired = staged(&[(VISION, with(&[("serve", 8)]))], &cluster);
+    let groups = body(&desired, VISION)["resourceGroups"].as_array().unwrap().clone();
+    assert_eq!(groups.len(), 2);
+    assert_eq!(groups[0]["flavors"].as_array().unwrap().len(), 2);
+    assert_eq!(groups[1], currency::group(Some(12_000), true));
+    // The currency itself, while work counts in it.
+    let mut cluster = there(&[(VISION, with(&[("train", 8)]))], &["vision"]);
+    let mut counted = runs("vision/run", "vision");
+    counted.flavors.insert(currency::CURRENCY.into(), currency::FLAVOR.into());
+    cluster.workloads = Read::new([("w".into(), counted)].into(), at("2026-03-01T12:00Z"));
+    let desired = staged(&[(VISION, queue(Some("all"), &[("train", 8)]))], &cluster);
+    let groups = body(&desired, VISION)["resourceGroups"].as_array().unwrap().clone();
+    assert_eq!(groups[1], currency::group(None, true), "{groups:?}");
+    assert_eq!(groups[0]["coveredResources"], json!(["nvidia.com/gpu"]));
+    assert!(!desired.staged[0].wanted.contains("until then"), "{}", desired.staged[0].wanted);
 }
 
 const VISION: &str = "ClusterQueue/vision";

@@ -162,6 +162,8 @@ fn what_is_retired_is_deleted_from_the_queue_upwards_and_only_if_nobody_else_has
         [
             "ValidatingAdmissionPolicyBinding/tidewright-tiers-a",
             "ValidatingAdmissionPolicy/tidewright-tiers-a",
+            "MutatingAdmissionPolicyBinding/tidewright-placed-a",
+            "MutatingAdmissionPolicy/tidewright-placed-a",
             "LocalQueue/a/default",
             "ClusterQueue/a",
             "Cohort/x.y",

@@ -112,6 +112,7 @@ fn pod(uid: &str) -> PodSeen {
         grace_secs: 30,
         empty_dir: false,
         saved: None,
+        asked: None,
         budgets: Vec::new(),
     }
 }
@@ -131,6 +132,7 @@ fn workload(reserved: bool, saved: Option<Timestamp>) -> BTreeMap<WorkloadUid, W
         per_pod: BTreeMap::new(),
         required_level: None,
         preferred_level: None,
+        placed: false,
         reserved: reserved.then(|| at(0)),
         evicted: false,
         finished: false,
@@ -333,6 +335,32 @@ fn work_is_saved_when_it_says_so_is_gone_or_had_its_time() {
     assert_eq!(word(&saved, &unasked, 20), "never", "nobody asked it");
     assert_eq!(word(&saved, &nothing(), 20), "holds");
     assert_eq!(word(&saved, &Observed::default(), 20), "unknown");
+}
+
+#[test]
+fn a_gang_that_no_queue_admitted_answers_by_one_of_its_pods() {
+    let gang = || crate::observed::GangName("team/set".into());
+    let (since, hard_at) = (at(5), Some(at(90)));
+    let fact = Fact::PodsSaved { gang: gang(), nodes: ["n".into()].into(), since, within_secs: 50, hard_at };
+    let rank = |uid: &str, asked: Option<i64>, saved: Option<i64>| PodSeen {
+        gang: Some(gang()),
+        workload: None,
+        asked: asked.map(at),
+        saved: saved.map(at),
+        ..pod(uid)
+    };
+    let both = |one: PodSeen, other: PodSeen| cordoned(vec![one, other]);
+    let silent = || rank("b", Some(10), None);
+    assert_eq!(word(&fact, &both(rank("a", Some(10), Some(12)), silent()), 20), "holds");
+    assert_eq!(word(&fact, &both(rank("a", Some(10), Some(9)), silent()), 20), "not yet", "an older save");
+    assert_eq!(word(&fact, &both(rank("a", Some(10), None), silent()), 59), "not yet");
+    assert_eq!(word(&fact, &both(rank("a", Some(10), None), silent()), 60), "holds", "it had its time");
+    assert_eq!(word(&fact, &both(rank("a", Some(80), None), rank("b", Some(80), None)), 90), "holds", "it is hard now");
+    assert_eq!(word(&fact, &both(rank("a", None, None), silent()), 20), "never", "one of them was not asked");
+    let old = || rank("a", Some(1), Some(2));
+    assert_eq!(word(&fact, &both(old(), silent()), 70), "never", "it was asked for something else, long ago");
+    assert_eq!(word(&fact, &cordoned(Vec::new()), 20), "holds", "it is gone");
+    assert_eq!(word(&fact, &Observed::default(), 20), "unknown");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use crate::fleet::Kind;
 use crate::fleet::build::Problems;
 use crate::fleet::layout::WHOLE;
 use crate::fleet::quota::{Amount, Quota, Share, Supply};
+use crate::fleet::worth;
+use crate::hardware::Gpu;
 
 pub fn check(p: &mut Problems<'_>) {
     for quota in p.parts.quotas.values() {
@@ -96,40 +98,77 @@ fn limits(p: &mut Problems<'_>, quota: &Quota, share: &Share) {
     }
 }
 
-/// A queue counts for each pool apart, so a total over several is watched by the plan and kept by nobody.
+/// A total is kept in thousandths of a GPU (`fleet::worth`), so it has to be worth some, and at least what is guaranteed.
 fn total(p: &mut Problems<'_>, quota: &Quota) {
     let Some(total) = &quota.total else { return };
     let owner = quota.name.value.as_str();
     if !p.is_sound(Kind::Quota, owner) {
         return;
     }
-    // What the total says nothing about, such as slices under a total in GPUs, is left out.
+    // In the unit of the total, which is what its author counts in; then in GPUs, in which everything counts.
     let in_total = |share: &Share, amount: &Amount| {
         let pool = p.parts.pools.get(&share.pool.value)?;
         amount.in_unit_of(total, &p.parts.per_node(pool, &pool.layout.value))
     };
     let counted: Vec<(&Share, Amount)> =
         quota.shares.iter().filter_map(|share| Some((share, in_total(share, &share.guarantee)?))).collect();
-    let borrowed = quota.shares.iter().filter_map(|share| in_total(share, share.borrow.as_ref()?));
-    let sum = |amounts: &mut dyn Iterator<Item = Amount>| amounts.reduce(|a, b| a.plus(&b));
-    let guaranteed = sum(&mut counted.iter().map(|(_, amount)| amount.clone()));
-    let most = sum(&mut counted.iter().map(|(_, amount)| amount.clone()).chain(borrowed));
-    if let Some(guaranteed) = guaranteed.filter(|guaranteed| !guaranteed.within(total)) {
+    let guaranteed = counted.iter().map(|(_, amount)| amount.clone()).reduce(|a, b| a.plus(&b));
+    let guaranteed = guaranteed.filter(|guaranteed| !guaranteed.within(total)).map(|guaranteed| guaranteed.to_string());
+    let worths: Vec<(&Share, u64)> =
+        quota.shares.iter().filter_map(|share| Some((share, worth_of(p, share)?))).collect();
+    let worth = worth::of_total(total, &pools(p, quota));
+    let sum: u64 = worths.iter().map(|(_, worth)| *worth).sum();
+    let more = worth.filter(|worth| sum > *worth).map(|_| worth::text(sum));
+    let parts: Vec<&Share> = match &guaranteed {
+        Some(_) => counted.iter().map(|(share, _)| *share).collect(),
+        None => worths.iter().map(|(share, _)| *share).collect(),
+    };
+    if let Some(guaranteed) = guaranteed.or(more) {
         let message = format!("`{owner}` is guaranteed {guaranteed}, and may use {} in total", total.value);
         let mut said = Diagnostic::error(codes::TOTAL_BELOW_GUARANTEE, message).at(total.at, "");
-        for (share, _) in &counted {
+        for share in parts {
             said = said.at(share.guarantee.at, format!("{} of `{}`", share.guarantee.value, share.pool.value));
         }
         p.blame(Kind::Quota, owner, said.hint("raise `total`, or guarantee less"));
-    } else if let Some(most) = most.filter(|most| counted.len() > 1 && !most.within(total)) {
-        let message = format!(
-            "`{owner}` could use {most}: Kueue counts each pool apart, and cannot keep a total of {}",
-            total.value
-        );
-        p.say(
-            Diagnostic::warning(codes::TOTAL_NOT_KEPT, message)
-                .at(total.at, "not kept by the queue; the plan and the status show when it is passed")
-                .hint("what is kept is each share's `guarantee` plus `borrow`: lower those to be sure"),
-        );
+    } else if worth.is_none() && is_known(p, quota) {
+        let message = format!("a total of {} over these pools is no number of GPUs", total.value);
+        let pools = quota.shares.iter().filter_map(|share| Some((share, p.parts.pools.get(&share.pool.value)?)));
+        let mut said = Diagnostic::warning(codes::TOTAL_NOT_KEPT, message)
+            .at(total.at, "kept by nobody: queues count GPUs and slices together, in GPUs");
+        for (share, pool) in pools {
+            let gpus = p.parts.hardware(&pool.instance_type).map_or(0, |hardware| hardware.gpus);
+            said = said.at(share.pool.at, format!("its nodes have {}", Amount::Gpus(gpus)));
+        }
+        p.say(said.hint("write `total: {gpus: …}`"));
     }
+}
+
+/// The GPUs of the nodes of each pool that a quota has a share of, or is lent some of.
+fn pools<'a>(p: &Problems<'a>, quota: &Quota) -> Vec<(u32, Option<&'a Gpu>)> {
+    let loans = p.parts.tides.values().flat_map(|tide| &tide.loans).filter(|loan| loan.to.value == quota.name.value);
+    let names = quota.shares.iter().map(|share| &share.pool.value).chain(loans.map(|loan| &loan.pool.value));
+    let pools = names.filter_map(|name| p.parts.pools.get(name));
+    let hardware = pools.filter_map(|pool| p.parts.hardware(&pool.instance_type));
+    hardware.map(|hardware| (hardware.gpus, hardware.gpu)).collect()
+}
+
+/// Whether everything is known that a total is measured by: what is missing is told elsewhere.
+fn is_known(p: &Problems<'_>, quota: &Quota) -> bool {
+    !p.unread.headless
+        && !quota.shares.is_empty()
+        && quota.shares.iter().all(|share| {
+            let pool = p.parts.pools.get(&share.pool.value);
+            pool.is_some_and(|pool| {
+                p.is_sound(Kind::NodePool, pool.name.value.as_str())
+                    && p.is_sound(Kind::GpuLayout, pool.layout.value.as_str())
+                    && p.parts.hardware(&pool.instance_type).is_some()
+            })
+        })
+}
+
+/// What a share guarantees, in thousandths of a GPU.
+fn worth_of(p: &Problems<'_>, share: &Share) -> Option<u64> {
+    let pool = p.parts.pools.get(&share.pool.value)?;
+    let gpu = p.parts.hardware(&pool.instance_type)?.gpu;
+    worth::of_supply(gpu, &share.guarantee.supply(&p.parts.per_node(pool, &pool.layout.value)))
 }

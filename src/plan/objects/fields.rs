@@ -8,13 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::compile::currency::{AMPLE, CURRENCY, FLAVOR};
 use crate::compile::holds::is_accelerator;
+use crate::fleet::worth;
 use crate::ids::ResourceName;
 use crate::observed::ObjectKind;
 use crate::queue::parse::quantity;
 
 /// Longer values are cut: their beginning is all that fits.
 const LONGEST: usize = 40;
+/// So much of what two long texts have in common is shown before the part in which they differ.
+const BEFORE: usize = 12;
 /// How many fields a sentence takes.
 const SHOWN: usize = 4;
 /// What a pool's share is called in a Quota, by what Kueue calls it.
@@ -41,6 +45,9 @@ const NAMES: [(&str, &str); 16] = [
 ];
 /// Fields of ours that go when nobody wants them any more; what else we do not set may be the server's.
 const MAY_GO: [&str; 2] = ["cohortName", "parentName"];
+
+/// What an item of a list is known by.
+const NAMED_BY: [&str; 2] = ["name", "input"];
 
 /// A field that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,11 +94,17 @@ pub fn sides(fields: &[Field]) -> (String, String) {
 /// "8 GPUs", "48 × 3g.40gb", "3072 cpu"
 pub fn amount(resource: &ResourceName, amount: i64) -> String {
     match (resource.as_str(), resource.as_str().strip_prefix("nvidia.com/mig-")) {
+        (CURRENCY, _) if amount >= whole(AMPLE) => "no limit".into(),
+        (CURRENCY, _) => worth::text(amount.unsigned_abs()),
         (_, Some(profile)) => format!("{amount} × {}", profile.replace(".me", "+me")),
         ("nvidia.com/gpu", _) if amount == 1 => "1 GPU".into(),
         ("nvidia.com/gpu", _) => format!("{amount} GPUs"),
         (name, _) => format!("{amount} {name}"),
     }
+}
+
+fn whole(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
 fn few(fields: &[Field], of: impl Fn(&Field) -> String) -> String {
@@ -123,6 +136,12 @@ fn amounts(kind: ObjectKind, seen: &Value, wanted: &Value, found: &mut Vec<Field
             let (old, new) = (of(&before), of(&after));
             let number = |value: &Value| quantity(&resource, value).unwrap_or(0);
             if number(&old) == number(&new) {
+                continue;
+            }
+            if flavor == FLAVOR {
+                let text =
+                    |value: &Value| if value.is_null() { "nothing".into() } else { amount(&resource, number(value)) };
+                rest.push(Field { name: "total".into(), seen: text(&old), wanted: text(&new) });
                 continue;
             }
             let word = if kind == ObjectKind::Cohort && key == "nominalQuota" { "quota" } else { word };
@@ -169,7 +188,10 @@ impl Walk<'_> {
             (Value::String(before), Value::String(after)) if before.contains('\n') || after.contains('\n') => {
                 self.lines(before, after);
             }
-            (old, new) => self.push(String::new(), shown(old), shown(new)),
+            (old, new) => {
+                let (old, new) = both_shown(&as_text(old), &as_text(new));
+                self.push(String::new(), old, new);
+            }
         }
     }
 
@@ -186,7 +208,7 @@ impl Walk<'_> {
         let gone: Vec<&String> = before.keys().filter(|key| !after.contains_key(*key)).filter(ours).collect();
         for key in gone.into_iter().chain(after.keys()) {
             // Quotas are told as amounts; the name of an item stands in the path already.
-            let is_name = key == "name" && (before.is_empty() || after.is_empty());
+            let is_name = NAMED_BY.contains(&key.as_str()) && (before.is_empty() || after.is_empty());
             if key == "resourceGroups" || is_name {
                 continue;
             }
@@ -201,7 +223,7 @@ impl Walk<'_> {
     /// Items by their names where they have some, else by their places.
     fn array(&mut self, before: &[Value], after: &[Value]) {
         fn name(item: &Value) -> Option<&str> {
-            item.get("name").and_then(Value::as_str)
+            NAMED_BY.iter().find_map(|key| item.get(*key)).and_then(Value::as_str)
         }
         let all = || before.iter().chain(after);
         if all().all(|item| name(item).is_some()) {
@@ -264,18 +286,28 @@ fn has_parts(items: &[Value]) -> bool {
     items.iter().any(|item| item.is_object() || item.is_array())
 }
 
-fn shown(value: &Value) -> String {
-    let text = match value {
-        Value::Null => return "nothing".into(),
+/// Two texts that differ, each short enough to read; of long ones the part in which they do.
+fn both_shown(old: &str, new: &str) -> (String, String) {
+    let alike = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
+    let is_seen = alike + BEFORE < LONGEST;
+    let from = |text: &str| match is_seen {
+        true => cut(text),
+        false => cut(&['…'].into_iter().chain(text.chars().skip(alike - BEFORE)).collect::<String>()),
+    };
+    (from(old), from(new))
+}
+
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".into(),
         Value::String(text) => text.clone(),
-        Value::Array(items) if items.is_empty() => return "nothing".into(),
+        Value::Array(items) if items.is_empty() => "nothing".into(),
         Value::Array(items) => {
             let words = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
             format!("[{}]", words.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
-    };
-    cut(&text)
+    }
 }
 
 fn cut(text: &str) -> String {
@@ -356,6 +388,15 @@ mod tests {
             json!({"spec": {"cohortName": "research", "stopPolicy": "None", "preemption": {"a": "b", "c": "d"}}});
         let wanted = json!({"spec": {"preemption": {"a": "e"}}});
         assert_eq!(of_queue(&seen, &wanted), ["cohort research → nothing", "preemption a b → e"]);
+    }
+
+    #[test]
+    fn long_texts_are_shown_where_they_differ() {
+        let rule = "!has(object.metadata.labels) || !('kueue.x-k8s.io/queue-name' in object.metadata.labels)";
+        let with = |rule: &str| json!({"spec": {"rule": rule}});
+        let shown = of_queue(&with(&format!("{rule} || true")), &with(rule));
+        assert_eq!(shown, ["rule …data.labels) || true → …data.labels)"]);
+        assert_eq!(of_queue(&with("a"), &with("b")), ["rule a → b"]);
     }
 
     #[test]

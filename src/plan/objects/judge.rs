@@ -258,6 +258,9 @@ pub fn named_in(kind: ObjectKind, body: &Value) -> Vec<ObjectKey> {
         ObjectKind::ValidatingAdmissionPolicyBinding => {
             one(ObjectKind::ValidatingAdmissionPolicy, "policyName").into_iter().collect()
         }
+        ObjectKind::MutatingAdmissionPolicyBinding => {
+            one(ObjectKind::MutatingAdmissionPolicy, "policyName").into_iter().collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fields::amount;
 use super::judge::Change;
 use super::quotas::{overlaid, pool_of};
+use crate::compile::currency::CURRENCY;
 use crate::compile::holds::is_accelerator;
 use crate::effect::Thing;
 use crate::fleet::standing::LoanSpec;
@@ -16,6 +17,7 @@ use crate::observed::{ObjectKind, WorkloadSeen};
 use crate::plan::draft::Draft;
 use crate::plan::types::PlanInput;
 use crate::queue::most::{Most, Never};
+use crate::queue::transform::transformations;
 
 /// Workloads of a quota that are named before the rest is counted.
 const NAMES: usize = 6;
@@ -31,7 +33,8 @@ pub fn say(input: &PlanInput, changes: &[Change<'_>], draft: &mut Draft) {
     }
     let wanted = input.desired.objects.iter().map(|object| (&object.key, Some(&object.body)));
     let after: Vec<_> = wanted.chain(input.desired.retired.iter().map(|key| (key, None))).collect();
-    let (before, after) = (Most::of(overlaid(input, &[])), Most::of(overlaid(input, &after)));
+    let counts = transformations(input.observed.cluster.others.kueue.seen().as_ref());
+    let (before, after) = (Most::of(overlaid(input, &[]), counts.clone()), Most::of(overlaid(input, &after), counts));
     let mut named: BTreeMap<&QuotaName, Vec<String>> = BTreeMap::new();
     for workload in input.observed.cluster.workloads.seen().values().filter(|workload| !workload.finished) {
         let Some(quota) = quota_of(input, workload).filter(|quota| !moves_with_the_hour(input, quota, workload)) else {
@@ -39,7 +42,7 @@ pub fn say(input: &PlanInput, changes: &[Change<'_>], draft: &mut Draft) {
         };
         let could = workload.reserved.is_some() || before.never(workload, |_| true).is_none();
         let why = after.never(workload, |flavor| has_room(input, flavor, workload)).filter(|_| could);
-        named.entry(quota).or_default().extend(why.map(|why| sentence(workload, &why)));
+        named.entry(quota).or_default().extend(why.map(|why| sentence(&after, workload, &why)));
     }
     for (quota, mut lines) in named {
         let more = lines.len().saturating_sub(NAMES);
@@ -51,12 +54,16 @@ pub fn say(input: &PlanInput, changes: &[Change<'_>], draft: &mut Draft) {
     }
 }
 
-fn sentence(workload: &WorkloadSeen, why: &Never) -> String {
+fn sentence(most: &Most, workload: &WorkloadSeen, why: &Never) -> String {
     let name = &workload.name;
-    let asks = |resource: &ResourceName| amount(resource, workload.requests.get(resource).copied().unwrap_or(0));
+    let asked = most.asked(workload);
+    let asks = |resource: &ResourceName| amount(resource, asked.get(resource).copied().unwrap_or(0));
     let why = match why {
         Never::NoQueue => "its queue is gone then".into(),
         Never::NoFlavor(resource) => format!("it asks for {}, of which its queue has none then", asks(resource)),
+        Never::TooMuch { resource, most, .. } if resource.as_str() == CURRENCY => {
+            format!("it asks for {}, and its total is {} then", asks(resource), amount(resource, *most.max(&0)))
+        }
         Never::TooMuch { resource, most, flavor } => {
             format!("it asks for {}, and its queue may use {} of {flavor} at most then", asks(resource), most.max(&0))
         }

@@ -52,8 +52,8 @@ pub fn borrowed(input: &PlanInput, change: &Change<'_>) -> Option<String> {
              ask for their own"
         ),
         false => format!(
-            "{key}: {told} are more than its quota then. Nobody is evicted: {names} may run to the end, and nothing \
-             starts until there is room again"
+            "{key}: {told} are more than its quota then. Nobody is evicted by that alone: {names} may run to the end, \
+             and nothing starts until there is room again"
         ),
     })
 }

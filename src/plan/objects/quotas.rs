@@ -14,6 +14,7 @@ use crate::observed::{ObjectKey, ObjectKind};
 use crate::plan::types::PlanInput;
 use crate::queue::mode::mode;
 use crate::queue::parse::{Parts, parse, quotas, requeued};
+use crate::queue::transform::transformations;
 use crate::queue::{QueueState, predict_evictions};
 
 pub type Pair = (FlavorName, ResourceName);
@@ -169,6 +170,7 @@ fn state(input: &PlanInput, changes: &[(&ObjectKey, Option<&Value>)]) -> QueueSt
     let cluster = &input.observed.cluster;
     parse(&Parts {
         mode: mode(cluster.others.kueue.seen().as_ref()),
+        counts: transformations(cluster.others.kueue.seen().as_ref()),
         now: input.now,
         objects: overlaid(input, changes),
         workloads: cluster.workloads.seen(),

@@ -122,6 +122,38 @@ fn what_is_not_there_is_told_and_what_may_not_be_read_is_held() {
 }
 
 #[test]
+fn kueue_is_asked_to_count_together_when_all_queues_are_ready_for_it() {
+    let mut input = input(Some(right()), Some("waitForPodsReady: {timeout: 10m}"));
+    let documents = SLICES.replace("tiers: [any], shares", "tiers: [any], total: {gpus: 2}, shares");
+    input.target = world("2026-03-01T12:00Z", &documents).target;
+    assert_eq!(patches(&drafted(&input)), [""; 0], "its queue does not have it yet");
+    let flavors = json!([{"name": "serve", "resources": [{"name": "nvidia.com/mig-3g.40gb", "nominalQuota": "4"}]}]);
+    let plain = json!({"coveredResources": ["nvidia.com/mig-3g.40gb"], "flavors": flavors});
+    let ready = json!([plain, currency::group(Some(2000), false)]);
+    let queue = |name: &str, groups: Value| {
+        let body = json!({"spec": {"resourceGroups": groups}});
+        let seen = crate::observed::ObjectSeen { body, written: None, moved_by: None, deleting: false };
+        (ObjectKey::cluster(ObjectKind::ClusterQueue, name), seen)
+    };
+    let there = [queue("vision", ready), queue("theirs", json!([plain]))];
+    input.observed.cluster.objects = Read::new(there.into(), input.now);
+    let draft = drafted(&input);
+    let patches = patches(&draft);
+    assert!(patches.len() == 1 && patches[0].contains("tidewright.dev/gpu-thousandths"), "{patches:?}");
+    let said = &draft.held[0].wanted;
+    assert!(
+        said.contains("ClusterQueue theirs, which no document names, admits no GPUs then unless it covers"),
+        "{said}"
+    );
+    // Once it counts, nothing is asked, and nobody is named.
+    let on = "waitForPodsReady: {timeout: 10m}\nresources: {transformations: [{input: nvidia.com/mig-3g.40gb, \
+              outputs: {tidewright.dev/gpu-thousandths: 500}}]}";
+    input.observed.cluster.others.kueue =
+        Read::new(Some(json!({"data": {"controller_manager_config.yaml": on}})), input.now);
+    assert_eq!(drafted(&input).held.len(), 0);
+}
+
+#[test]
 fn nodes_of_others_that_lose_their_file_are_named() {
     let mut input = input(Some(json!({"spec": {}})), None);
     let node = crate::observed::NodeSeen {

@@ -16,6 +16,11 @@ pub fn is_kueue(kind: ObjectKind) -> bool {
     kind.api_version().starts_with(KUEUE)
 }
 
+/// Kinds that came with Kubernetes 1.36: an older server has none of them, which is known.
+pub const fn is_new(kind: ObjectKind) -> bool {
+    matches!(kind, ObjectKind::MutatingAdmissionPolicy | ObjectKind::MutatingAdmissionPolicyBinding)
+}
+
 pub const fn plural(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Topology => "topologies",
@@ -29,6 +34,8 @@ pub const fn plural(kind: ObjectKind) -> &'static str {
         ObjectKind::ConfigMap => "configmaps",
         ObjectKind::ValidatingAdmissionPolicy => "validatingadmissionpolicies",
         ObjectKind::ValidatingAdmissionPolicyBinding => "validatingadmissionpolicybindings",
+        ObjectKind::MutatingAdmissionPolicy => "mutatingadmissionpolicies",
+        ObjectKind::MutatingAdmissionPolicyBinding => "mutatingadmissionpolicybindings",
         ObjectKind::ClusterPolicy => "clusterpolicies",
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::kinds;
 use super::wire::{MANAGER, Wire};
+use crate::compile::cuts::{current, is_never_cut};
 use crate::compile::nodes::{clothes, pool_objects};
 use crate::effect::PoolObjects;
 use crate::effect::marks::{DRESSED, POOL, SLOT};
@@ -72,9 +73,14 @@ fn is_moved(standing: &Standing, objects: &BTreeMap<&PoolName, PoolObjects>, nam
     pools.into_iter().any(|(pool, objects)| {
         let (labels, taints) = clothes(standing, pool, Some(objects), slot, name.as_str());
         let carries = labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value));
-        let is_so = carries && taints.iter().all(|taint| seen.taints.contains(taint));
+        let is_so = carries && taints.iter().all(|taint| seen.taints.contains(taint)) && is_cut(objects, seen);
         !is_so && labels.get(DRESSED) == Some(dressed)
     })
+}
+
+/// Whether it is told to be cut as some layout of its pool says, or was never told anything.
+fn is_cut(objects: &PoolObjects, seen: &NodeSeen) -> bool {
+    is_never_cut(seen) || current(&objects.layouts, seen).is_some()
 }
 
 /// The last other writer of each label, and of the taints.

@@ -232,6 +232,7 @@ async fn all_objects(k8s: &K8s, served: &Served, target: &Target) -> (Objects, B
     for (kind, list) in join_all(lists).await {
         match list {
             Ok(found) => all.extend(found),
+            Err((_, failure)) if kinds::is_new(kind) && failure.code() == Some(404) => {}
             Err((what, failure)) => _ = unread.insert(kind, gap(&what, &failure)),
         }
     }

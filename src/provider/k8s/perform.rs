@@ -21,7 +21,7 @@ use crate::effect::marks::{
 };
 use crate::effect::{ClusterAction, LaidOut};
 use crate::fleet::launch::{Taint, TaintEffect};
-use crate::ids::{NamespacedName, NodeName, WorkloadUid};
+use crate::ids::{NamespacedName, NodeName, Uid, WorkloadUid};
 use crate::provider::{Class, Clock, Done, ProviderError};
 
 /// How long an order stays taken back: mig-manager and the device plugin must have seen it gone.
@@ -43,6 +43,7 @@ pub async fn perform(k8s: &K8s, action: &ClusterAction) -> Result<Done, Provider
         }
         ClusterAction::Uncordon { node } => change_node(k8s, node, uncordoned).await?,
         ClusterAction::Ask { workload, mark } => ask(k8s, workload, &stamped(k8s, mark)).await?,
+        ClusterAction::AskPods { pods, mark, .. } => ask_pods(k8s, pods, &stamped(k8s, mark)).await?,
         ClusterAction::Suspend { workload, mark } => suspend(k8s, workload, mark).await?,
         ClusterAction::Resume { workload } => resume(k8s, workload).await?,
         ClusterAction::Shrink { workload, pods } => shrink(k8s, workload, *pods).await?,
@@ -253,6 +254,22 @@ async fn ask(k8s: &K8s, uid: &WorkloadUid, mark: &Mark) -> Result<(), ProviderEr
     let text = mark.text();
     held.change(k8s, json!({"metadata": {"annotations": {ASKED: text}}})).await?;
     held.tell_pods(k8s, ASKED, Some(&text)).await
+}
+
+/// Each by its UID: another pod of that name was not meant, and one that is gone need not know.
+async fn ask_pods(k8s: &K8s, pods: &[(NamespacedName, Uid)], mark: &Mark) -> Result<(), ProviderError> {
+    let text = mark.text();
+    let told = pods.iter().map(|(name, uid)| {
+        let path = kinds::pod(name.namespace.as_str(), &name.name);
+        let patch = json!({"metadata": {"uid": uid, "annotations": {ASKED: text}}});
+        async move { k8s.wire.merge(&path, &patch).await }
+    });
+    let told: Vec<Result<_, Failure>> = stream::iter(told).buffer_unordered(AT_ONCE).collect().await;
+    let is_gone = |failure: &Failure| matches!(failure.code(), Some(404 | 409));
+    match told.into_iter().filter_map(Result::err).find(|failure| !is_gone(failure)) {
+        Some(failure) => Err(failure.into()),
+        None => Ok(()),
+    }
 }
 
 /// Deactivates it. One that somebody else deactivated is not ours to activate, and our mark says so.

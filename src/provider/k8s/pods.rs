@@ -11,7 +11,7 @@ use super::claims::Claims;
 use super::nodes::amounts;
 use super::slim::{Condition, Meta, Owner, Pairs, Text};
 use super::workloads::Links;
-use crate::effect::marks::SAVED;
+use crate::effect::marks::{ASKED, Mark, SAVED};
 use crate::ids::{NamespacedName, ResourceName};
 use crate::observed::{GangName, Keeper, PodPhase, PodSeen};
 
@@ -146,6 +146,7 @@ pub fn seen(pod: &Pod<'_>, around: &Around) -> PodSeen {
         grace_secs: grace.or(spec.termination_grace_period_seconds).unwrap_or(30),
         empty_dir: spec.volumes.iter().flatten().any(|volume| volume.empty_dir.is_some()),
         saved: meta.note(SAVED).and_then(|text| text.parse().ok()),
+        asked: meta.note(ASKED).map(|text| Mark::parse(text).since),
         budgets: around.budgets.of(meta),
         name,
     }

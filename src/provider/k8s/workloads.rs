@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::pods::{PodSpec, requests};
 use super::slim::{Condition, Meta, Pairs, Text};
@@ -66,12 +67,28 @@ struct Template<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct TopologyRequest<'a> {
     #[serde(borrow)]
     required: Option<Text<'a>>,
     #[serde(borrow)]
     preferred: Option<Text<'a>>,
+    unconstrained: Option<bool>,
+    pod_set_slice_size: Option<IgnoredAny>,
+    pod_set_slice_required_topology: Option<IgnoredAny>,
+    podset_slice_required_topology_constraints: Option<IgnoredAny>,
+}
+
+impl TopologyRequest<'_> {
+    /// Whether it says anything of a place, as Kueue reads it.
+    fn says(&self) -> bool {
+        self.required.is_some()
+            || self.preferred.is_some()
+            || self.unconstrained.is_some()
+            || self.pod_set_slice_size.is_some()
+            || self.pod_set_slice_required_topology.is_some()
+            || self.podset_slice_required_topology_constraints.is_some()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -211,6 +228,7 @@ pub fn found(workload: &Workload<'_>) -> Found {
         per_pod,
         required_level: topology().find_map(|asked| level(asked.required.as_ref())),
         preferred_level: topology().find_map(|asked| level(asked.preferred.as_ref())),
+        placed: spec.pod_sets.iter().all(|set| set.topology_request.as_ref().is_some_and(TopologyRequest::says)),
         reserved: reserved.map(|one| one.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH)),
         evicted: condition("Evicted").is_some(),
         finished: condition("Finished").is_some(),

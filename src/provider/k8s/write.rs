@@ -14,10 +14,13 @@ use super::wire::{Failure, Refused};
 use super::{K8s, kinds};
 use crate::effect::Object;
 use crate::effect::marks::{FLEET, WRITTEN};
-use crate::observed::{ObjectKey, Rehearsed};
-use crate::provider::{Class, ProviderError};
+use crate::observed::{ObjectKey, ObjectKind, Rehearsed};
+use crate::provider::{Class, Clock, ProviderError};
 
 const AT_ONCE: usize = 8;
+/// API servers read their policies anew a moment after they are written. Who goes on as if a policy held before it does
+/// lets work in that nobody spoke for: it was seen to wait for ever.
+const HEEDED: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
 /// Why an object was not written.
 enum NotWritten {
@@ -31,7 +34,13 @@ enum NotWritten {
 
 pub async fn apply(k8s: &K8s, object: &Object) -> Result<(), ProviderError> {
     match send(k8s, object, false).await {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            if object.key.kind == ObjectKind::MutatingAdmissionPolicyBinding {
+                let heeded = k8s.clock.now().checked_add(HEEDED).unwrap_or(jiff::Timestamp::MAX);
+                k8s.clock.sleep_until(heeded).await;
+            }
+            Ok(())
+        }
         Err(NotWritten::Failed(failure)) => Err(failure.into()),
         Err(NotWritten::Declared { by, why }) => {
             Err(ProviderError::new(Class::Other, declared(&object.key, &by, &why)))

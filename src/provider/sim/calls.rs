@@ -93,7 +93,7 @@ impl Deed<'_> {
                 ClusterAction::Dress { .. } => "dress",
                 ClusterAction::Cordon { .. } => "cordon",
                 ClusterAction::Uncordon { .. } => "uncordon",
-                ClusterAction::Ask { .. } => "ask",
+                ClusterAction::Ask { .. } | ClusterAction::AskPods { .. } => "ask",
                 ClusterAction::Suspend { .. } => "suspend",
                 ClusterAction::Resume { .. } => "resume",
                 ClusterAction::Shrink { .. } => "shrink",
@@ -131,6 +131,7 @@ impl Deed<'_> {
                 ClusterAction::Ask { workload, .. }
                 | ClusterAction::Suspend { workload, .. }
                 | ClusterAction::Resume { workload } => workload.to_string(),
+                ClusterAction::AskPods { gang, .. } => gang.to_string(),
                 ClusterAction::Shrink { workload, pods } => format!("{workload} to {pods} pods"),
                 ClusterAction::Evict { pods, force } => {
                     let names: Vec<String> = pods.iter().map(|(pod, _)| pod.to_string()).collect();

@@ -37,7 +37,7 @@ pub enum SimError {
     )]
     Newer { path: PathBuf, found: u32 },
     #[error(
-        "another tidewright is working with the simulator's state {path}: wait until it ends, or use another state file",
+        "another tidewright is working with the simulator's state {path}: wait until it ends",
         path = path.display()
     )]
     Held { path: PathBuf },

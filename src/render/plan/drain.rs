@@ -45,7 +45,7 @@ fn head(guests: &[Guest], going: usize) -> String {
 fn gang(guest: &Guest) -> Option<&GangHit> {
     match &guest.way {
         Way::Suspended { gang, .. } => Some(gang),
-        Way::Evicted { gang } => gang.as_ref(),
+        Way::Evicted { gang, .. } => gang.as_ref(),
         _ => None,
     }
 }
@@ -67,8 +67,11 @@ fn how(guest: &Guest) -> String {
             let asked = if *asked { ", asked to save its work first" } else { "" };
             format!("suspended through the queue with {}{asked}{data}", whole(gang))
         }
-        Way::Evicted { gang: Some(gang) } => format!("evicted with {}{data}", whole(gang)),
-        Way::Evicted { gang: None } => format!("evicted{data}"),
+        Way::Evicted { gang: Some(gang), asked } => {
+            let asked = if *asked { ", asked to save its work first" } else { "" };
+            format!("evicted with {}{asked}{data}", whole(gang))
+        }
+        Way::Evicted { gang: None, .. } => format!("evicted{data}"),
     }
 }
 

@@ -280,7 +280,8 @@ fn kind(shown: &Shown<'_>, steps: &[&Step]) -> Kind {
     }
     use ClusterAction as To;
     if cluster(|action| {
-        matches!(action, To::Cordon { .. } | To::Suspend { .. } | To::Shrink { .. } | To::Evict { .. } | To::Ask { .. })
+        let asks = matches!(action, To::Ask { .. } | To::AskPods { .. });
+        asks || matches!(action, To::Cordon { .. } | To::Suspend { .. } | To::Shrink { .. } | To::Evict { .. })
     }) {
         return Kind::Drain;
     }
@@ -419,7 +420,10 @@ impl<'a> Places<'a> {
         };
         let required = || match &step.action {
             Action::Cluster(
-                ClusterAction::Suspend { .. } | ClusterAction::Evict { .. } | ClusterAction::Ask { .. },
+                ClusterAction::Suspend { .. }
+                | ClusterAction::Evict { .. }
+                | ClusterAction::Ask { .. }
+                | ClusterAction::AskPods { .. },
             ) => step.requires.iter().find_map(|fact| self.fact(fact)),
             _ => None,
         };

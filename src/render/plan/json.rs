@@ -13,11 +13,11 @@ use super::words::Words;
 use super::{Shown, verdict};
 use crate::effect::{Effects, Freeze, Scope};
 use crate::plan::{self, Consent as Said, WaitingOn};
-use crate::render::progress::action;
+use crate::render::progress::{action, fact};
 use crate::units::Usd;
 
 /// The second number grows when fields are added, the first when one changes its meaning or goes away.
-const FORMAT_VERSION: &str = "1.2";
+const FORMAT_VERSION: &str = "1.3";
 
 /// What would be done to a fleet now, what is held, and what comes.
 #[derive(Serialize, JsonSchema)]
@@ -188,6 +188,9 @@ struct Step {
     words: String,
     /// Steps that must have succeeded.
     after: Vec<String>,
+    /// What must be so, seen again just before it is done; else it is left to the next plan. For people. The wording may
+    /// change at any time.
+    requires: Vec<String>,
     /// Why it is there. The set may grow.
     reason: &'static str,
     /// For people. The wording may change at any time.
@@ -462,6 +465,7 @@ fn step(step: &plan::Step, words: &Words<'_>) -> Step {
         action: action_name(&step.action),
         words: action(&step.action),
         after: step.after.iter().map(|id| id.to_string()).collect(),
+        requires: step.requires.iter().map(fact).collect(),
         reason: reason_name(&step.reason),
         why: words.reason(&step.reason),
         disruption: some_disruption(&step.disruption),

@@ -23,7 +23,7 @@ pub fn action_name(action: &Action) -> &'static str {
             ClusterAction::Dress { .. } => "dress",
             ClusterAction::Cordon { .. } => "cordon",
             ClusterAction::Uncordon { .. } => "uncordon",
-            ClusterAction::Ask { .. } => "ask_to_save",
+            ClusterAction::Ask { .. } | ClusterAction::AskPods { .. } => "ask_to_save",
             ClusterAction::Suspend { .. } => "suspend",
             ClusterAction::Resume { .. } => "resume",
             ClusterAction::Shrink { .. } => "shrink",

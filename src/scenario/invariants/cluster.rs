@@ -207,7 +207,7 @@ fn touched(scene: &Scene<'_>, action: &ClusterAction) -> BTreeSet<NodeName> {
         ClusterAction::Ask { workload, .. }
         | ClusterAction::Suspend { workload, .. }
         | ClusterAction::Shrink { workload, .. } => scene.nodes_of(workload).cloned().collect(),
-        ClusterAction::Evict { pods, .. } => {
+        ClusterAction::Evict { pods, .. } | ClusterAction::AskPods { pods, .. } => {
             let uids: BTreeSet<&Uid> = pods.iter().map(|(_, uid)| uid).collect();
             let hit = scene.seen.pods.seen().iter().filter(|pod| uids.contains(&pod.uid));
             hit.filter_map(|pod| pod.node.clone()).collect()

@@ -62,6 +62,7 @@ pub enum Happening {
     FillGang(WorkloadUid),
     RankLost(WorkloadUid),
     Saved(WorkloadUid),
+    ServiceSaved(NamespacedName),
     /// The work may be done, unless some of it was lost.
     Finishes(WorkloadUid),
     /// Kueue's patience with pods that are not ready since this instant is over.

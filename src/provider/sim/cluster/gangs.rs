@@ -59,6 +59,9 @@ pub struct Gang {
     /// Kueue does not look at it before this.
     pub not_before: Option<Timestamp>,
     pub active: bool,
+    /// Its Workload says how it is placed, if only since somebody's policy has it say so.
+    #[serde(default)]
+    pub placed: bool,
     pub marks: BTreeMap<String, String>,
     pub held: Option<Held>,
     /// Why it was told to go; stays until it is admitted again.
@@ -133,9 +136,11 @@ impl ClusterState {
         self.tick(now);
         self.claim_app(&spec.name)?;
         let (uid, job) = (WorkloadUid::from(self.uid()), self.uid().into());
+        let placed = spec.required_level.is_some() || spec.preferred_level.is_some() || self.has_placed(&spec);
         let gang = Gang {
             spec,
             job,
+            placed,
             created: self.now,
             place: self.now,
             not_before: None,

@@ -1,16 +1,17 @@
 //! Controllers outside Kueue: services that keep replicas, and daemons that keep one pod a node.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::ClusterState;
-use super::agenda::NodeRef;
+use super::agenda::{Happening, NodeRef};
 use super::budgets::BudgetSpec;
 use super::gangs::absent;
 use super::pods::{Owner, Pod, PodTemplate, Tolerates};
-use crate::effect::marks::POOL;
+use crate::effect::marks::{Mark, POOL};
 use crate::ids::{NamespacedName, NodeName, PoolName, Uid};
 use crate::observed::PodPhase;
 use crate::provider::{Class, ProviderError};
@@ -22,6 +23,12 @@ pub struct ServiceSpec {
     pub replicas: u32,
     pub template: PodTemplate,
     pub budget: Option<BudgetSpec>,
+    /// Its pods run and end together, and no queue knows of them: a JobSet that Kueue does not manage.
+    #[serde(default)]
+    pub together: bool,
+    /// How long saving its work takes once it is asked; none: it never answers.
+    #[serde(default)]
+    pub save_secs: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,6 +36,12 @@ pub struct Service {
     pub uid: Uid,
     pub replicas: u32,
     pub template: Arc<PodTemplate>,
+    #[serde(default)]
+    pub together: bool,
+    #[serde(default)]
+    pub save_secs: Option<u32>,
+    #[serde(default)]
+    pub saved: Option<Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -49,7 +62,14 @@ impl ServiceSpec {
     ) -> Self {
         let mut template = PodTemplate { requests: [(resource.into(), amount)].into(), ..PodTemplate::default() };
         template.selector.extend(pool.map(|pool| (POOL.to_string(), pool.to_string())));
-        Self { name: NamespacedName::new(namespace, name), replicas, template, budget: None }
+        Self {
+            name: NamespacedName::new(namespace, name),
+            replicas,
+            template,
+            budget: None,
+            together: false,
+            save_secs: None,
+        }
     }
 }
 
@@ -58,7 +78,14 @@ impl ClusterState {
     pub fn submit_service(&mut self, now: Timestamp, spec: ServiceSpec) -> Result<(), ProviderError> {
         self.tick(now);
         self.claim_app(&spec.name)?;
-        let service = Service { uid: self.uid().into(), replicas: spec.replicas, template: Arc::new(spec.template) };
+        let service = Service {
+            uid: self.uid().into(),
+            replicas: spec.replicas,
+            template: Arc::new(spec.template),
+            together: spec.together,
+            save_secs: spec.save_secs,
+            saved: None,
+        };
         self.services.insert(spec.name.clone(), service);
         if let Some(budget) = spec.budget {
             self.add_budget(now, &spec.name, &spec.name, budget);
@@ -73,6 +100,29 @@ impl ClusterState {
         service.replicas = replicas;
         self.replenish(name);
         Ok(())
+    }
+
+    /// Pods are asked to save their work; those that are gone, or are others by now, need not know.
+    pub(super) fn ask_pods(&mut self, pods: &[(NamespacedName, Uid)], mark: &Mark) {
+        let mut asked: BTreeSet<NamespacedName> = BTreeSet::new();
+        for (name, uid) in pods {
+            if let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.uid == *uid) {
+                pod.asked = Some(mark.since);
+                asked.insert(pod.app().clone());
+            }
+        }
+        for app in asked {
+            if let Some(secs) = self.services.get(&app).and_then(|service| service.save_secs) {
+                self.soon(SignedDuration::from_secs(secs.into()), Happening::ServiceSaved(app));
+            }
+        }
+    }
+
+    pub(super) fn service_saved(&mut self, name: &NamespacedName) {
+        let now = self.now;
+        if let Some(service) = self.services.get_mut(name) {
+            service.saved = Some(now);
+        }
     }
 
     /// A pod that belongs to nobody, where a node is named already on it.

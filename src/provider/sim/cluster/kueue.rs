@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::ClusterState;
-use super::gangs::{Gang, Why};
+use super::gangs::{Gang, GangSpec, Why};
 use super::node::{HOSTNAME, Node};
 use super::pods::take;
 use super::quantity::amount;
@@ -16,6 +16,7 @@ use crate::fleet::launch::TaintEffect;
 use crate::ids::{ClusterQueueName, CohortName, FlavorName, NodeName, ResourceName};
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::queue::mode::{configuration, mode};
+use crate::queue::transform::{Transformations, counted, transformations};
 use crate::queue::{
     BorrowWithinCohort, ClusterQueue, Cohort, Decision, EvictReason, FlavorQuotas, Fungibility, Preemption, QueueState,
     QueueingStrategy, Quota, Reclaim, Reservation, ResourceGroup, StopPolicy, Topology, TopologyNode, TopologyRequest,
@@ -87,12 +88,14 @@ impl ClusterState {
             (name.into(), queue)
         });
         let open = self.gangs.iter().filter(|(_, gang)| !gang.finished);
+        let file = self.objects.get(&configuration()).map(|found| &found.body);
+        let counts = transformations(file);
         QueueState {
-            mode: mode(self.objects.get(&configuration()).map(|found| &found.body)),
+            mode: mode(file),
             now: self.now,
             cohorts: cohorts.collect(),
             cluster_queues: queues.collect(),
-            workloads: open.map(|(uid, gang)| (uid.clone(), self.workload(gang))).collect(),
+            workloads: open.map(|(uid, gang)| (uid.clone(), self.workload(&counts, gang))).collect(),
             topologies: self.topologies(),
             parked: BTreeMap::new(),
         }
@@ -179,7 +182,7 @@ impl ClusterState {
         held.or_else(|| self.line(gang).map(|line| line.queue)).unwrap_or_else(|| "".into())
     }
 
-    fn workload(&self, gang: &Gang) -> Workload {
+    fn workload(&self, counts: &Transformations, gang: &Gang) -> Workload {
         let queue = self.queue_of(gang);
         let line = self.line(gang);
         let waits = gang.held.is_none();
@@ -194,16 +197,17 @@ impl ClusterState {
         let requests = per_pod.iter().map(|(name, amount)| (name.clone(), amount * i64::from(gang.spec.pods)));
         let required = gang.spec.required_level.clone().map(TopologyRequest::Required);
         let preferred = gang.spec.preferred_level.clone().map(TopologyRequest::Preferred);
+        let anywhere = gang.placed.then_some(TopologyRequest::Unconstrained);
         let held = gang.held.as_ref().zip(gang.assignment());
         Workload {
             queue,
             priority: self.priority_of(gang),
             created: gang.place,
             active: gang.active && open && !barred_here,
-            requests: requests.collect(),
+            requests: counted(counts, &requests.collect()),
             pods: gang.spec.pods,
             per_pod,
-            topology: required.or(preferred),
+            topology: required.or(preferred).or(anywhere),
             barred: self.barred(gang),
             reservation: held.map(|(held, assignment)| Reservation {
                 since: held.since,
@@ -211,6 +215,21 @@ impl ClusterState {
                 evicted: gang.evicted.is_some(),
             }),
         }
+    }
+
+    /// Whether a policy has a job's Workload say that it is placed anywhere.
+    pub(super) fn has_placed(&self, spec: &GangSpec) -> bool {
+        let queue = format!("'{}/{}'", spec.name.namespace, spec.queue);
+        let names = |spec: &Value| {
+            let conditions = spec["matchConditions"].as_array().into_iter().flatten();
+            conditions.filter_map(|one| one["expression"].as_str()).any(|text| text.contains(&queue))
+        };
+        let is_bound = |policy: &str| {
+            let mut bindings = self.of_kind(ObjectKind::MutatingAdmissionPolicyBinding);
+            bindings.any(|(_, spec, deleting)| !deleting && spec["policyName"] == policy)
+        };
+        let mut policies = self.of_kind(ObjectKind::MutatingAdmissionPolicy);
+        policies.any(|(name, spec, deleting)| !deleting && names(spec) && is_bound(name))
     }
 
     /// Whether a ClusterQueue takes workloads of a namespace. No selector means none.

@@ -167,6 +167,7 @@ impl ClusterState {
             Happening::FillGang(gang) => self.fill_gang(&gang),
             Happening::RankLost(gang) => self.rank_lost(&gang),
             Happening::Saved(gang) => self.gang_saved(&gang),
+            Happening::ServiceSaved(name) => self.service_saved(&name),
             Happening::Finishes(gang) => self.gang_finishes(&gang),
             Happening::Unready { gang, since } => self.gang_unready(&gang, since),
             Happening::BackOffOver => self.poke_kueue(PROMPT),

@@ -28,6 +28,7 @@ impl ClusterState {
             ClusterAction::Cordon { node, mark } => self.change_node(node, |node| node.cordon(mark))?,
             ClusterAction::Uncordon { node } => self.change_node(node, Node::uncordon)?,
             ClusterAction::Ask { workload, mark } => self.ask(workload, mark)?,
+            ClusterAction::AskPods { pods, mark, .. } => self.ask_pods(pods, mark),
             ClusterAction::Suspend { workload, mark } => self.suspend(workload, mark)?,
             ClusterAction::Resume { workload } => self.resume(workload)?,
             ClusterAction::Shrink { workload, pods } => self.shrink(workload, *pods)?,
@@ -99,6 +100,7 @@ impl ClusterState {
                 node.labels.remove(PLUGIN_CONFIG);
                 node.gpus.forget_orders();
             }
+            laid_out.labels.keys().for_each(|key| drop(node.moved_by.remove(key)));
             node.labels.extend(laid_out.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
         })
     }

@@ -45,6 +45,9 @@ pub struct Pod {
     pub created: Timestamp,
     pub started: Option<Timestamp>,
     pub terminating: Option<Timestamp>,
+    /// When it was asked to save its work.
+    #[serde(default)]
+    pub asked: Option<Timestamp>,
 }
 
 /// What all pods of one owner have in common.
@@ -136,6 +139,7 @@ impl Pod {
             created,
             started: None,
             terminating: None,
+            asked: None,
         }
     }
 

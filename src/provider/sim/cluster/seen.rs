@@ -10,6 +10,7 @@ use super::node::Node;
 use super::objects::Stored;
 use super::pods::{Owner, Pod};
 use crate::effect::Subject;
+use crate::effect::marks::{ASKED, Mark};
 use crate::fleet::policy::ConditionStatus;
 use crate::ids::{NamespacedName, NodeName, WorkloadUid};
 use crate::observed::{
@@ -103,7 +104,14 @@ impl ClusterState {
             Owner::Nobody => None,
         };
         // A pod that started later has saved nothing.
-        let saved = gang.and_then(|gang| gang.saved).filter(|saved| pod.started.is_some_and(|start| start <= *saved));
+        let service = match &pod.owner {
+            Owner::Service(name) => self.services.get(name),
+            _ => None,
+        };
+        let saved = gang
+            .and_then(|gang| gang.saved)
+            .or_else(|| service?.saved)
+            .filter(|saved| pod.started.is_some_and(|start| start <= *saved));
         PodSeen {
             name: name.clone(),
             uid: pod.uid.clone(),
@@ -113,7 +121,8 @@ impl ClusterState {
             keeper: pod.keeper(),
             owner,
             workload: pod.gang().cloned(),
-            gang: pod.gang().map(|_| GangName(pod.app().to_string().into())),
+            gang: (pod.gang().is_some() || service.is_some_and(|service| service.together))
+                .then(|| GangName(pod.app().to_string().into())),
             priority: pod.template.priority,
             requests: pod.template.requests.clone(),
             started: pod.started,
@@ -121,6 +130,7 @@ impl ClusterState {
             grace_secs: pod.template.grace_secs,
             empty_dir: pod.template.empty_dir,
             saved,
+            asked: pod.asked.or_else(|| gang?.marks.get(ASKED).map(|text| Mark::parse(text).since)),
             budgets: by_app.get(pod.app()).cloned().unwrap_or_default(),
         }
     }
@@ -143,6 +153,7 @@ impl ClusterState {
             per_pod,
             required_level: gang.spec.required_level.clone(),
             preferred_level: gang.spec.preferred_level.clone(),
+            placed: gang.placed,
             reserved: held.map(|held| held.since),
             evicted: gang.evicted.is_some(),
             finished: gang.finished,

@@ -22,6 +22,8 @@ pub fn admit(key: &ObjectKey, body: &Value, before: Option<&Value>) -> Result<()
         | ObjectKind::ConfigMap
         | ObjectKind::ValidatingAdmissionPolicy
         | ObjectKind::ValidatingAdmissionPolicyBinding
+        | ObjectKind::MutatingAdmissionPolicy
+        | ObjectKind::MutatingAdmissionPolicyBinding
         | ObjectKind::ClusterPolicy => None,
     };
     let said = |text| Err(format!("{} \"{}\" is invalid: {text}", key.kind.name(), key.name));
