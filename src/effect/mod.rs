@@ -21,5 +21,5 @@ pub use change::*;
 pub use desired::*;
 pub use effects::*;
 pub use fact::*;
-pub use hash::{canonical, digest, digest_of, token};
+pub use hash::{canonical, digest, digest_of, identity, token};
 pub use ledger::*;
