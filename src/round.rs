@@ -33,6 +33,8 @@ pub struct Options {
     pub only_node: Option<NodeName>,
     /// Nodes with work move too, where the fabric is better used for it.
     pub defragment: bool,
+    /// The plan is shown, and carried out by somebody else if at all.
+    pub preview: bool,
     /// The git revision of the documents.
     pub revision: Option<String>,
 }
@@ -84,7 +86,7 @@ pub async fn input(
         upcoming,
         desired,
         target,
-        observed: Observed { cloud, cluster, guards, rehearsed, refused, denied: BTreeMap::new() },
+        observed: Observed { cloud, cluster, guards, rehearsed, refused, denied: BTreeMap::new(), looks_only: None },
         ledger,
         renamed,
         closed,
@@ -96,11 +98,12 @@ pub async fn input(
         only_node: options.only_node.clone(),
         defragment: options.defragment,
     };
-    Ok(allowed(input, world.cloud).await)
+    Ok(allowed(input, world.cloud, options.preview).await)
 }
 
-/// With what the cloud would not let us do of all that this input leads to.
-async fn allowed(mut input: PlanInput, cloud: &dyn Cloud) -> PlanInput {
+/// With what the cloud would not let us do of all that this input leads to. Whoever only shows a plan may have credentials
+/// that look and change nothing: then all of it is shown, as somebody else would carry it out.
+async fn allowed(mut input: PlanInput, cloud: &dyn Cloud, preview: bool) -> PlanInput {
     if cloud.rehearses() {
         let wanted = plan(&input);
         let mut first: BTreeMap<&str, &CloudAction> = BTreeMap::new();
@@ -109,7 +112,11 @@ async fn allowed(mut input: PlanInput, cloud: &dyn Cloud) -> PlanInput {
                 first.entry(action.verb()).or_insert(action);
             }
         }
-        input.observed.denied = cloud.rehearse(&first.into_values().collect::<Vec<_>>()).await;
+        let said = cloud.rehearse(&first.into_values().collect::<Vec<_>>()).await;
+        match said.looks_only.filter(|_| preview) {
+            Some(why) => input.observed.looks_only = Some(why),
+            None => input.observed.denied = said.denied,
+        }
     }
     input
 }

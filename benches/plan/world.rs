@@ -225,6 +225,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
             rehearsed: BTreeMap::new(),
             refused: BTreeMap::new(),
             denied: BTreeMap::new(),
+            looks_only: None,
         },
         ledger: Ledger::default(),
         renamed: Default::default(),

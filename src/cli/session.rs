@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{ERROR, fail, talk};
 use crate::apply::StopSignal;
 use crate::audit::{Audited, audit};
-use crate::effect::{Head, Ledger, LedgerChange, Part};
+use crate::effect::{self, Head, Ledger, LedgerChange, Part};
 use crate::fleet::config::{AwsCloud, Cloud, Kubernetes};
 use crate::fleet::{Fleet, Kind};
 use crate::ids::FleetUid;
@@ -22,7 +22,7 @@ use crate::provider::clock::SystemClock;
 use crate::provider::k8s::K8s;
 use crate::provider::nowhere::Nowhere;
 use crate::provider::sim::{Sim, SimError};
-use crate::provider::{Class, Clock, PartValue, ProviderError, World};
+use crate::provider::{Class, Clock, Cluster as _, PartValue, ProviderError, World};
 use crate::render::diagnostics;
 use crate::round::{self, Options};
 use crate::units::Duration;
@@ -34,6 +34,8 @@ pub struct Session {
     /// The other documents are wrong, and the fleet is only what the Fleet document says.
     pub is_head_alone: bool,
     pub uid: FleetUid,
+    /// It was opened for looking: what is planned is shown.
+    looks: bool,
     place: Place,
     /// Somebody else has the world: what is to be remembered is written down for them, beside this file.
     notes: Option<PathBuf>,
@@ -109,12 +111,14 @@ impl Session {
             Err(code) => (alone().ok_or(code)?, true),
         };
         supported(&fleet).map_err(|why| fail(&why))?;
+        let looks = access == Access::Look;
         if is_real {
             let cluster = block_on(K8s::connect(&fleet.kubernetes, &fleet.name.value));
             let cluster = cluster.map_err(|error| fail(&error.to_string()))?;
-            let cloud = cloud_of(&fleet, &cluster)?;
+            let uid = identity(&fleet, &cluster)?;
+            let cloud = cloud_of(&fleet, &uid)?;
             let session = Self::new(fleet, Place::Cluster(Box::new(cluster), cloud), None, directory);
-            return Ok(Self { is_head_alone, ..session });
+            return Ok(Self { is_head_alone, uid, looks, ..session });
         }
         if access != Access::Look {
             prepare(&state).map_err(|error| fail(&format!("cannot make `{}`: {error}", state.display())))?;
@@ -133,13 +137,14 @@ impl Session {
         let furnished = sim.furnish(&fleet.target_at(sim.now()));
         furnished.map_err(|error| fail(&format!("the simulator cannot hold what the fleet adopts: {error}")))?;
         sim.furnish_nodes(&fleet.target_at(sim.now()));
-        Ok(Self { is_head_alone, ..Self::new(fleet, Place::Simulated(Box::new(sim)), notes, directory) })
+        Ok(Self { is_head_alone, looks, ..Self::new(fleet, Place::Simulated(Box::new(sim)), notes, directory) })
     }
 
     fn new(fleet: Fleet, place: Place, notes: Option<PathBuf>, directory: &Path) -> Self {
+        // A simulated world holds one fleet: its name is enough.
         let uid = FleetUid::from(fleet.name.value.as_str());
-        let (is_head_alone, revision) = (false, revision(directory));
-        Self { fleet, is_head_alone, uid, place, notes, directory: directory.display().to_string(), revision }
+        let (is_head_alone, looks, revision) = (false, true, revision(directory));
+        Self { fleet, is_head_alone, uid, looks, place, notes, directory: directory.display().to_string(), revision }
     }
 
     pub fn world(&self) -> World<'_> {
@@ -177,18 +182,33 @@ impl Session {
     pub fn input(&self, options: &Options) -> Result<PlanInput, u8> {
         let options = self.revised(options);
         let input = block_on(round::input(&self.fleet, &self.uid, self.world(), &options));
-        input.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+        self.ours(input.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))?)
     }
 
     /// The same; none if a person wants it to end now.
     pub fn input_unless(&self, options: &Options, stop: &StopSignal) -> Result<Option<PlanInput>, u8> {
         let options = self.revised(options);
         let input = stop.unless_urgent(round::input(&self.fleet, &self.uid, self.world(), &options));
-        block_on(input).transpose().map_err(|error| fail(&format!("the ledger cannot be read: {error}")))
+        let input = block_on(input).transpose();
+        let input = input.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))?;
+        input.map(|input| self.ours(input)).transpose()
+    }
+
+    /// What this process launches carries the identity that it found when it began. Somebody who began the same fleet under
+    /// another one since then is not worked against.
+    fn ours(&self, input: PlanInput) -> Result<PlanInput, u8> {
+        match &self.place {
+            Place::Cluster(..) if input.fleet != self.uid => Err(fail(&format!(
+                "the ledger belongs to {} now, and this began as {}: somebody else was faster, so run it again",
+                input.fleet, self.uid
+            ))),
+            _ => Ok(input),
+        }
     }
 
     fn revised(&self, options: &Options) -> Options {
-        Options { revision: options.revision.clone().or_else(|| self.revision.clone()), ..options.clone() }
+        let revision = options.revision.clone().or_else(|| self.revision.clone());
+        Options { revision, preview: self.looks, ..options.clone() }
     }
 
     /// Writes down what somebody decided.
@@ -282,26 +302,35 @@ async fn remember(world: World<'_>, change: &LedgerChange) -> Result<(), Provide
     Err(last)
 }
 
+/// Who the fleet is, whatever it is called by now. The ledger says it, and what was launched carries it. Before there is
+/// one, every process must find the same: the name, with what tells this cluster from others, because two clusters may
+/// each have a fleet of that name in one account.
+fn identity(fleet: &Fleet, cluster: &K8s) -> Result<FleetUid, u8> {
+    let read = block_on(cluster.ledger());
+    let (ledger, _) = read.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))?;
+    if let Some(uid) = ledger.head.fleet {
+        return Ok(uid);
+    }
+    let uid =
+        block_on(cluster.uid()).map_err(|error| fail(&format!("the cluster cannot be told from others: {error}")))?;
+    Ok(effect::identity(&fleet.name.value, &uid))
+}
+
 /// Where a fleet's nodes come from.
-fn cloud_of(fleet: &Fleet, cluster: &K8s) -> Result<Box<dyn Nodes>, u8> {
+fn cloud_of(fleet: &Fleet, uid: &FleetUid) -> Result<Box<dyn Nodes>, u8> {
     match &fleet.cloud.value {
-        Cloud::Aws(aws) => ec2(aws, fleet, cluster),
+        Cloud::Aws(aws) => ec2(aws, fleet, uid),
         Cloud::Sim(_) | Cloud::None(_) => Ok(Box::new(Nowhere)),
     }
 }
 
-/// What is launched carries the identity that the ledger gave the fleet, whatever it is called by now.
 #[cfg(feature = "aws")]
-fn ec2(aws: &AwsCloud, fleet: &Fleet, cluster: &K8s) -> Result<Box<dyn Nodes>, u8> {
-    use crate::provider::Cluster as _;
-    let read = block_on(cluster.ledger());
-    let (ledger, _) = read.map_err(|error| fail(&format!("the ledger cannot be read: {error}")))?;
-    let uid = ledger.head.fleet.unwrap_or_else(|| FleetUid::from(fleet.name.value.as_str()));
-    Ok(Box::new(block_on(crate::provider::aws::Aws::connect(aws, &uid))))
+fn ec2(aws: &AwsCloud, _: &Fleet, uid: &FleetUid) -> Result<Box<dyn Nodes>, u8> {
+    Ok(Box::new(block_on(crate::provider::aws::Aws::connect(aws, uid))))
 }
 
 #[cfg(not(feature = "aws"))]
-fn ec2(_: &AwsCloud, fleet: &Fleet, _: &K8s) -> Result<Box<dyn Nodes>, u8> {
+fn ec2(_: &AwsCloud, fleet: &Fleet, _: &FleetUid) -> Result<Box<dyn Nodes>, u8> {
     let name = &fleet.name.value;
     Err(fail(&format!("fleet {name} has `cloud: {{aws: …}}`, and this program was built without: `--features aws`")))
 }

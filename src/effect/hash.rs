@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::ids::{Digest, FleetUid, SlotId, Token, Zone};
+use crate::ids::{Digest, FleetName, FleetUid, SlotId, Token, Uid, Zone};
 
 /// The digest of some bytes.
 pub fn digest(bytes: &[u8]) -> Digest {
@@ -46,6 +46,12 @@ pub fn canonical(value: &Value) -> Value {
     }
 }
 
+/// Who a fleet is that was given a name in a cluster: no name holds a dot, and no other cluster has that UID.
+pub fn identity(name: &FleetName, cluster: &Uid) -> FleetUid {
+    let digest = digest(cluster.as_str().as_bytes());
+    FleetUid::from(format!("{name}.{}", &digest.as_str()[..10]))
+}
+
 /// What makes a launch the same launch: the thing wanted, never the plan. A lost answer leads to the same request, a
 /// replacement or another zone to a new one.
 pub fn token(fleet: &FleetUid, slot: &SlotId, generation: u32, zone: &Zone) -> Token {
@@ -68,6 +74,16 @@ mod tests {
         let two: Value = serde_json::from_str(r#"{"a": 1, "b": {"x": [2, {"c": 2, "d": 1}], "y": 1}}"#).unwrap();
         assert_eq!(digest_of(&canonical(&one)), digest_of(&canonical(&two)));
         assert_ne!(digest_of(&one), digest_of(&two));
+    }
+
+    #[test]
+    fn two_fleets_of_one_name_in_two_clusters_share_no_token() {
+        let fleet = |cluster: &str| identity(&"ml".into(), &cluster.into());
+        let (one, other) = (fleet("0b1f7c1e-1"), fleet("0b1f7c1e-2"));
+        assert_eq!(one, fleet("0b1f7c1e-1"));
+        assert!(one.as_str().starts_with("ml.") && one.as_str().len() == 13, "{one}");
+        let token = |fleet| token(fleet, &SlotId::new(&"train".into(), 0), 1, &"a".into());
+        assert_ne!(token(&one), token(&other));
     }
 
     #[test]

@@ -64,6 +64,22 @@ pub enum Outcome {
     Slow(Duration, Box<Outcome>),
 }
 
+impl Outcome {
+    /// What whoever asked hears, and how much later; none where the connection is cut.
+    pub fn heard(self) -> (Duration, Option<Response<Bytes>>) {
+        match self {
+            Self::Answer(said) => (Duration::ZERO, Some(said)),
+            Self::Cut => (Duration::ZERO, None),
+            Self::Truncated(said) => {
+                let half = said.body().slice(..said.body().len() / 2);
+                let (head, _) = said.into_parts();
+                (Duration::ZERO, Some(Response::from_parts(head, half)))
+            }
+            Self::Slow(by, outcome) => (by, outcome.heard().1),
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self { lag: SignedDuration::ZERO, throttle: true }

@@ -38,6 +38,19 @@ pub struct Observed {
     /// What the cloud would not let us do, by the word for it: what is missing, and what to write where.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub denied: BTreeMap<String, String>,
+    /// The credentials are for looking: nothing that was asked about is allowed, and nothing is held for it. Who may carry
+    /// it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks_only: Option<String>,
+}
+
+/// What the cloud said to the question of what it would let us do.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Denials {
+    /// What it would not, by the word for it: what is missing, and what to write where.
+    pub denied: BTreeMap<String, String>,
+    /// It would let us change nothing at all: whose credentials these are, and what whoever carries it out needs.
+    pub looks_only: Option<String>,
 }
 
 /// A number that somebody measured.

@@ -79,6 +79,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     let (input, mut draft) = (view.input, Draft::default());
     // What is asked of one node has nothing to do with what is bought, written or coming.
     let is_whole = input.only_node.is_none();
+    input.observed.looks_only.iter().for_each(|why| draft.note(Thing::Fleet, why));
     if is_whole {
         reservations::plan(input, overfull, &mut draft);
         chosen::trades::finish(view, &mut draft);

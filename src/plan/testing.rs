@@ -65,6 +65,7 @@ pub fn nothing(at: Timestamp) -> Observed {
         rehearsed: BTreeMap::new(),
         refused: BTreeMap::new(),
         denied: BTreeMap::new(),
+        looks_only: None,
     }
 }
 

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use crate::effect::{CloudAction, ClusterAction, Head, Ledger, Object, Part, PoolLedger, Subject};
 use crate::fleet::Target;
 use crate::ids::{InstanceId, NamespacedName, ReservationId, Uid};
-use crate::observed::{CloudSeen, ClusterSeen, ObjectKey, Rehearsed, Sample};
+use crate::observed::{CloudSeen, ClusterSeen, Denials, ObjectKey, Rehearsed, Sample};
 
 /// What an error means to whoever may try again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
@@ -104,10 +104,9 @@ pub trait Cloud {
     fn rehearses(&self) -> bool {
         false
     }
-    /// Which of these it would not let us do, by the word for it, with what to write where. Nothing is done. Where nobody
-    /// can say, they are left out.
-    async fn rehearse(&self, _wanted: &[&CloudAction]) -> BTreeMap<String, String> {
-        BTreeMap::new()
+    /// Which of these it would not let us do. Nothing is done. Where nobody can say, they are left out.
+    async fn rehearse(&self, _wanted: &[&CloudAction]) -> Denials {
+        Denials::default()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::effect::{CloudAction, ClusterAction, LedgerChange, Part, Recall, Subj
 use crate::fleet::Target;
 use crate::fleet::testing::{at, fleet_in};
 use crate::fleet::tide::Phase;
-use crate::observed::{CloudSeen, ClusterSeen, Read};
+use crate::observed::{CloudSeen, ClusterSeen, Denials, Read};
 use crate::provider::{Class, Clock, Cloud, Cluster, Done, PartValue, Version};
 
 const NOON: &str = "2026-06-08T12:00-07:00";
@@ -48,11 +48,13 @@ struct Still {
     now: Timestamp,
     ledger: Result<Ledger, ProviderError>,
     asked: RefCell<Vec<Target>>,
+    /// What it says to the question of what we may do.
+    says: Denials,
 }
 
 impl Still {
     fn at(now: &str, ledger: Ledger) -> Self {
-        Self { now: at(now), ledger: Ok(ledger), asked: RefCell::default() }
+        Self { now: at(now), ledger: Ok(ledger), asked: RefCell::default(), says: Denials::default() }
     }
 
     fn input(&self, options: &Options) -> Result<PlanInput, ProviderError> {
@@ -73,6 +75,12 @@ impl Cloud for Still {
     }
     async fn perform(&self, _: &CloudAction) -> Result<Done, ProviderError> {
         unreachable!("a round changes nothing")
+    }
+    fn rehearses(&self) -> bool {
+        true
+    }
+    async fn rehearse(&self, _: &[&CloudAction]) -> Denials {
+        self.says.clone()
     }
 }
 
@@ -175,4 +183,20 @@ fn without_the_ledger_there_is_no_round() {
     let still = Still { ledger: Err(denied.clone()), ..Still::at(NOON, Ledger::default()) };
     assert_eq!(still.input(&Options::default()), Err(denied));
     assert!(still.asked.borrow().is_empty());
+}
+
+#[test]
+fn a_plan_that_is_only_shown_is_not_held_for_credentials_that_only_look() {
+    let denied = BTreeMap::from([("launch".to_string(), "not allowed".to_string())]);
+    let looked = |preview, looks_only: Option<&str>| {
+        let says = Denials { denied: denied.clone(), looks_only: looks_only.map(str::to_string) };
+        let still = Still { says, ..Still::at(NOON, Ledger::default()) };
+        let input = still.input(&Options { preview, ..Options::default() }).unwrap();
+        let notes = plan(&input).notes.iter().filter(|note| note.text == "these look").count();
+        (input.observed.denied, notes)
+    };
+    assert_eq!(looked(true, Some("these look")), (BTreeMap::new(), 1));
+    // Whoever wants to carry it out, or may do a part of it, is told what is missing.
+    assert_eq!(looked(false, Some("these look")), (denied.clone(), 0));
+    assert_eq!(looked(true, None), (denied.clone(), 0));
 }

@@ -4,8 +4,11 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::{Value, json};
+use tidewright::effect::{Head, LedgerChange, Part, identity};
+use tidewright::provider::{Cluster, PartValue};
 
-use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, is_true, shared};
+use super::super::controlplane::{Controlplane, GpuNodes, block, eventually, gang, is_true, shared};
+use super::cluster;
 
 /// The fleet `NAME` over nodes that carry `rack: NAME`, in a directory of its own.
 pub(super) fn fleet(name: &str, nodes: u32, gpus: u32) -> tempfile::TempDir {
@@ -129,4 +132,29 @@ fn a_quota_that_somebody_edited_is_drift_with_their_name_and_is_put_back() {
     assert!(planned.contains("kubectl-edit"), "{planned}");
     tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
     tidewright(&plane, directory.path(), &["plan"]).code(0);
+}
+
+#[test]
+fn a_new_fleet_is_known_by_its_name_and_its_cluster_and_an_old_one_stays_who_it_was() {
+    let Some(plane) = shared() else { return };
+    let (young, elder) = ("younger", "elder");
+    block(async {
+        // One that began when a name was all.
+        let ledger = cluster(&plane, elder);
+        let (_, absent) = ledger.ledger_part(&Part::Head).await.unwrap();
+        let mut kept = tidewright::effect::Ledger::default();
+        kept.change(&LedgerChange::Begin { fleet: elder.into() });
+        ledger.swap_ledger(&Part::Head, &absent, &PartValue::Head(Box::new(kept.head))).await.unwrap();
+    });
+    let head = |name: &str| -> Head { block(cluster(&plane, name).ledger()).unwrap().0.head };
+    for name in [young, elder] {
+        plane.add_nodes(&GpuNodes::new(name, 1).label("rack", name));
+        let directory = fleet(name, 1, 8);
+        tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+        tidewright(&plane, directory.path(), &["plan"]).code(0);
+    }
+    let system = plane.api.get("/api/v1/namespaces/kube-system").unwrap();
+    let uid = system["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(head(young).fleet, Some(identity(&young.into(), &uid.into())));
+    assert_eq!(head(elder).fleet, Some(elder.into()));
 }

@@ -275,8 +275,8 @@ mod tests {
             let actions: Vec<&str> = statement["Action"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
             let destroys = ["ec2:TerminateInstances", "ec2:RebootInstances", "ec2:ModifyInstanceAttribute"];
             if actions.iter().any(|action| destroys.contains(action)) {
-                let condition = &statement["Condition"]["StringEquals"]["aws:ResourceTag/tidewright.dev/fleet"];
-                assert_eq!(condition, "FLEET", "{}", statement["Sid"]);
+                let condition = &statement["Condition"]["StringLike"]["aws:ResourceTag/tidewright.dev/fleet"];
+                assert_eq!(*condition, serde_json::json!(["FLEET", "FLEET.*"]), "{}", statement["Sid"]);
             }
             assert!(!actions.iter().any(|action| action.contains('*')), "{}", statement["Sid"]);
             assert!(!actions.iter().any(|action| action.contains("Purchase")), "{}", statement["Sid"]);

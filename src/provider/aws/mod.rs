@@ -61,7 +61,7 @@ mod real {
     use crate::fleet::config::AwsCloud;
     use crate::fleet::launch::Launch;
     use crate::ids::{Digest, FleetUid, InstanceId, OfferingId, PoolName, TemplateName};
-    use crate::observed::{CloudSeen, Notice};
+    use crate::observed::{CloudSeen, Denials, Notice};
     use crate::provider::{Class, Cloud, Done, ProviderError};
     use crate::units::Usd;
 
@@ -78,8 +78,8 @@ mod real {
     /// What was learned on the way.
     #[derive(Default, Debug)]
     pub(super) struct Known {
-        /// The account was asked for, and is the fleet's.
-        checked: bool,
+        /// Who asks; once the account was seen to be the fleet's.
+        pub caller: Option<String>,
         /// How the nodes of each pool are launched, as the target said last.
         pub pools: BTreeMap<PoolName, Launch>,
         /// Where instances stand: that does not change while they run.
@@ -116,21 +116,21 @@ mod real {
         /// Whether the credentials are those of the fleet's account. Another account would look like a fleet that lost
         /// everything, so nothing is read or written before.
         pub(super) async fn is_ours(&self) -> Result<(), Failure> {
-            if self.known.borrow().checked {
+            if self.known.borrow().caller.is_some() {
                 return Ok(());
             }
             let api = Api::GetCallerIdentity;
             let answer = self.wire.call(api, self.wire.sts.get_caller_identity().send()).await?;
-            let account = answer.account.unwrap_or_default();
+            let (account, arn) = (answer.account.unwrap_or_default(), answer.arn.unwrap_or_default());
             if account != self.cloud.account_id {
-                let (arn, wanted) = (answer.arn.unwrap_or_default(), &self.cloud.account_id);
+                let wanted = &self.cloud.account_id;
                 let said = format!(
                     "these credentials ({arn}) are of account {account}, and the fleet's `cloud.aws.accountId` is \
                      {wanted}: choose the profile or the role of that account"
                 );
                 return Err(Failure::new(api, Class::Denied, said));
             }
-            self.known.borrow_mut().checked = true;
+            self.known.borrow_mut().caller = Some(arn);
             Ok(())
         }
     }
@@ -153,7 +153,7 @@ mod real {
             true
         }
 
-        async fn rehearse(&self, wanted: &[&CloudAction]) -> BTreeMap<String, String> {
+        async fn rehearse(&self, wanted: &[&CloudAction]) -> Denials {
             rehearse::rehearse(self, wanted).await
         }
     }

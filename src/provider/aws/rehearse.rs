@@ -4,7 +4,6 @@
 //! back is left for the request itself. A purchase is never rehearsed: what costs money for good is sent once, and never
 //! as a question.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 
 use aws_sdk_ec2::operation::run_instances::RunInstancesInput;
@@ -25,7 +24,7 @@ use super::{reserve, template};
 use crate::effect::{CloudAction, LaunchRequest, Template, tags};
 use crate::fleet::config::AwsCloud;
 use crate::ids::{GroupName, InstanceId};
-use crate::observed::{ReservationTag, SlotTag};
+use crate::observed::{Denials, ReservationTag, SlotTag};
 use crate::provider::Class;
 
 /// What was allowed is so for a while; what was not is asked for again soon.
@@ -38,29 +37,55 @@ const POLICIES: [&str; 2] = [
 ];
 
 /// What we may not do of this, each with what to write where.
-pub async fn rehearse(aws: &Aws, wanted: &[&CloudAction]) -> BTreeMap<String, String> {
-    let mut denied = BTreeMap::new();
+pub async fn rehearse(aws: &Aws, wanted: &[&CloudAction]) -> Denials {
+    let mut said = Denials::default();
     if aws.is_ours().await.is_err() {
-        return denied;
+        return said;
     }
     for action in wanted {
-        let (word, now) = (action.verb(), aws.wire.clock.now());
-        let known = aws.known.borrow().rehearsed.get(word).cloned().filter(|(at, why)| {
-            let lasts = if why.is_some() { DENIED } else { ALLOWED };
-            now.duration_since(*at) < lasts
-        });
-        let why = match known {
-            Some((_, why)) => why,
-            None => {
-                let why = ask(aws, action).await.err().filter(|failure| failure.class == Class::Denied);
-                let why = why.map(|failure| told(&aws.cloud, aws.fleet.as_str(), &failure));
-                aws.known.borrow_mut().rehearsed.insert(word, (now, why.clone()));
-                why
-            }
-        };
-        denied.extend(why.map(|why| (word.to_string(), why)));
+        let why = asked(aws, action.verb(), ask(aws, action)).await;
+        said.denied.extend(why.map(|why| (action.verb().to_string(), why)));
     }
-    denied
+    let can_be_asked = |action: &&&CloudAction| !matches!(action, CloudAction::Purchase(_));
+    let all = wanted.iter().filter(can_be_asked).all(|action| said.denied.contains_key(action.verb()));
+    if all && !said.denied.is_empty() && changes_nothing(aws).await {
+        said.looks_only = Some(looks_only(aws));
+    }
+    said
+}
+
+/// What was answered to a question, which is not asked again for a while.
+async fn asked(aws: &Aws, word: &'static str, question: impl Future<Output = Result<(), Failure>>) -> Option<String> {
+    let now = aws.wire.clock.now();
+    let known = aws.known.borrow().rehearsed.get(word).cloned().filter(|(at, why)| {
+        let lasts = if why.is_some() { DENIED } else { ALLOWED };
+        now.duration_since(*at) < lasts
+    });
+    if let Some((_, why)) = known {
+        return why;
+    }
+    let why = question.await.err().filter(|failure| failure.class == Class::Denied);
+    let why = why.map(|failure| told(&aws.cloud, aws.fleet.as_str(), &failure));
+    aws.known.borrow_mut().rehearsed.insert(word, (now, why.clone()));
+    why
+}
+
+/// Whether what every fleet with a policy of ours may do is denied too. One statement that is missing denies all of a plan
+/// that asks for one thing, and is no reason to believe that these credentials only look.
+async fn changes_nothing(aws: &Aws) -> bool {
+    let name = format!("tidewright-{}", aws.fleet);
+    asked(aws, "any group", groups(aws, &name.as_str().into())).await.is_some()
+        && asked(aws, "any template", makes(aws, &name, "m5.large")).await.is_some()
+}
+
+fn looks_only(aws: &Aws) -> String {
+    let (known, fleet) = (aws.known.borrow(), &aws.fleet);
+    let caller = known.caller.as_deref().unwrap_or_default();
+    format!(
+        "these credentials ({caller}) may look and change nothing, so they cannot carry this plan out: whoever does needs \
+         deploy/aws/iam-policy.json, for fleet {fleet}, account {} and region {}",
+        aws.cloud.account_id, aws.cloud.region
+    )
 }
 
 /// Every call that the action takes, as a question.
@@ -144,13 +169,17 @@ async fn terminates(aws: &Aws, instance: &InstanceId) -> Result<(), Failure> {
 }
 
 async fn writes(aws: &Aws, wanted: &Template) -> Result<(), Failure> {
-    let data = RequestLaunchTemplateData::builder().instance_type(wanted.instance_type.as_str().into()).build();
-    let name = wanted.name.as_str();
-    if launch::newest(aws, &wanted.name).await?.is_some() {
-        let request = aws.wire.ec2_once.create_launch_template_version().launch_template_name(name);
-        let request = request.launch_template_data(data).dry_run(true);
-        return dry(aws, Api::CreateLaunchTemplateVersion, request.send()).await;
+    if launch::newest(aws, &wanted.name).await?.is_none() {
+        return makes(aws, wanted.name.as_str(), wanted.instance_type.as_str()).await;
     }
+    let data = RequestLaunchTemplateData::builder().instance_type(wanted.instance_type.as_str().into()).build();
+    let request = aws.wire.ec2_once.create_launch_template_version().launch_template_name(wanted.name.as_str());
+    let request = request.launch_template_data(data).dry_run(true);
+    dry(aws, Api::CreateLaunchTemplateVersion, request.send()).await
+}
+
+async fn makes(aws: &Aws, name: &str, instance_type: &str) -> Result<(), Failure> {
+    let data = RequestLaunchTemplateData::builder().instance_type(instance_type.into()).build();
     let request = aws.wire.ec2_once.create_launch_template().launch_template_name(name).launch_template_data(data);
     let tags = tagged(ResourceType::LaunchTemplate, &tags::of_fleet(&aws.fleet, name));
     dry(aws, Api::CreateLaunchTemplate, request.tag_specifications(tags).dry_run(true).send()).await
@@ -173,6 +202,8 @@ fn told(cloud: &AwsCloud, fleet: &str, failure: &Failure) -> String {
 }
 
 fn statement(cloud: &AwsCloud, fleet: &str, name: &str) -> Option<String> {
+    // The policy is written by the fleet's name, which an identity begins with.
+    let fleet = fleet.split('.').next().unwrap_or(fleet);
     let policies = POLICIES.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
     let mut all = policies.flat_map(|policy| policy["Statement"].as_array().cloned().unwrap_or_default());
     let found = all.find(|statement| statement["Sid"] == name)?.to_string();
@@ -189,10 +220,10 @@ mod tests {
         let cloud =
             AwsCloud { region, account_id: "123456789012".into(), endpoint_url: None, eks: None, queue_url: None };
         let failure = Failure::said(Api::TerminateInstances, "UnauthorizedOperation", Some(403), "You may not.");
-        let told = told(&cloud, "ml", &failure);
+        let told = told(&cloud, "ml.0123456789", &failure);
         assert!(told.contains("`ec2:TerminateInstances`") && told.contains(r#"{"Sid":"OwnInstances""#), "{told}");
         assert!(told.contains("arn:aws:ec2:us-west-2:123456789012:instance/*"), "{told}");
-        assert!(told.contains(r#""aws:ResourceTag/tidewright.dev/fleet":"ml""#), "{told}");
+        assert!(told.contains(r#""aws:ResourceTag/tidewright.dev/fleet":["ml","ml.*"]"#), "{told}");
         let json = &told[told.find('{').unwrap()..];
         assert!(serde_json::from_str::<Value>(json).is_ok(), "{json}");
     }

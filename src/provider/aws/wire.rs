@@ -13,6 +13,7 @@ use std::time::Duration;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_ec2::config::retry::RetryPartition;
 use aws_sdk_ec2::config::{Credentials, SharedCredentialsProvider, StalledStreamProtectionConfig};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -67,7 +68,7 @@ impl Wire {
         if let Some((id, secret)) = keys {
             loader = loader.credentials_provider(Credentials::new(id, secret, None, None, "given"));
         }
-        Self::with(&loader.load().await, Rc::new(SystemClock))
+        Self::with(&loader.load().await, None, Rc::new(SystemClock))
     }
 
     /// Over a line of this process, at its time. Keys are of no use there.
@@ -84,18 +85,26 @@ impl Wire {
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
             .build();
-        Self::with(&config, Rc::new(line.clone()))
+        // How often readings may be repeated is counted for all clients of a process together, and many worlds are in one.
+        Self::with(&config, Some(RetryPartition::custom("line").build()), Rc::new(line.clone()))
     }
 
-    fn with(config: &SdkConfig, clock: Rc<dyn Clock>) -> Self {
+    fn with(config: &SdkConfig, counted: Option<RetryPartition>, clock: Rc<dyn Clock>) -> Self {
+        macro_rules! client {
+            ($service:ident) => {{
+                let mut builder = $service::config::Builder::from(config);
+                builder.set_retry_partition(counted.clone());
+                $service::Client::from_conf(builder.build())
+            }};
+        }
         let once = aws_sdk_ec2::config::Builder::from(config).retry_config(RetryConfig::disabled()).build();
         Self {
-            ec2: aws_sdk_ec2::Client::new(config),
+            ec2: client!(aws_sdk_ec2),
             ec2_once: aws_sdk_ec2::Client::from_conf(once),
-            ssm: aws_sdk_ssm::Client::new(config),
-            eks: aws_sdk_eks::Client::new(config),
-            sqs: aws_sdk_sqs::Client::new(config),
-            sts: aws_sdk_sts::Client::new(config),
+            ssm: client!(aws_sdk_ssm),
+            eks: client!(aws_sdk_eks),
+            sqs: client!(aws_sdk_sqs),
+            sts: client!(aws_sdk_sts),
             buckets: RefCell::default(),
             clock,
         }

@@ -31,6 +31,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use serde::Deserialize;
 
 use served::Served;
 use wire::Wire;
@@ -40,8 +41,8 @@ use super::{Cluster, Done, PartValue, ProviderError, Version};
 use crate::effect::{ClusterAction, Ledger, Object, Part, Subject};
 use crate::fleet::Target;
 use crate::fleet::config::Kubernetes;
-use crate::ids::{FleetName, InstanceId, NamespacedName, NodeName, WorkloadUid};
-use crate::observed::{ClusterSeen, NodeSeen, ObjectKey, Rehearsed, WorkloadSeen};
+use crate::ids::{FleetName, InstanceId, NamespacedName, NodeName, Uid, WorkloadUid};
+use crate::observed::{ClusterSeen, NodeSeen, ObjectKey, ObjectKind, Rehearsed, WorkloadSeen};
 use client::NoWay;
 
 /// A cluster, as one fleet sees it.
@@ -71,6 +72,21 @@ impl K8s {
     /// Over a client that somebody else made.
     pub fn with(client: kube::Client, fleet: &FleetName) -> Self {
         Self::new(Wire::new(client), fleet)
+    }
+
+    /// What tells this cluster from every other: the UID of the namespace that each has from its first day.
+    pub async fn uid(&self) -> Result<Uid, ProviderError> {
+        #[derive(Deserialize)]
+        struct Namespace {
+            metadata: Meta,
+        }
+        #[derive(Deserialize)]
+        struct Meta {
+            uid: Uid,
+        }
+        let bytes = self.wire.get(&kinds::path(&ObjectKey::cluster(ObjectKind::Namespace, "kube-system"))).await?;
+        let found: Result<Namespace, _> = serde_json::from_slice(&bytes);
+        found.map(|found| found.metadata.uid).map_err(|error| wire::Failure::Unreadable(error.to_string()).into())
     }
 
     fn new(wire: Wire, fleet: &FleetName) -> Self {

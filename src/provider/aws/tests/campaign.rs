@@ -83,6 +83,12 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
+fn a_seed_is_the_same_over_the_wire_every_time() {
+    let seed = seeds()[0];
+    assert_eq!(run(&draw(seed)), run(&draw(seed)));
+}
+
+#[test]
 fn every_seed_settles_over_the_wire() {
     let seeds = seeds();
     let mut struck: BTreeMap<String, u64> = BTreeMap::new();

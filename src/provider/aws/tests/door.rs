@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, StatusCode};
 use jiff::Timestamp;
 
 use super::bench;
 use crate::effect::{CloudAction, Subject};
-use crate::endpoint::{Endpoint, Fault, Kind, Options, Outcome};
+use crate::endpoint::{Endpoint, Fault, Kind, Options};
 use crate::fleet::Target;
 use crate::fleet::config::{AwsCloud, Eks};
 use crate::observed::CloudSeen;
@@ -48,7 +48,9 @@ pub struct Wired {
 }
 
 impl Wired {
+    /// Whoever makes it runs the world, on the same thread: what the SDK draws is of the seed too.
     pub fn new(seed: u64) -> Self {
+        fastrand::seed(seed);
         let account = "http://localhost/123456789012";
         let cloud = AwsCloud {
             region: "us-west-2".into(),
@@ -191,20 +193,8 @@ impl Far for Asking<'_> {
             wired.weather(sim);
             outcome = Some(wired.endpoint.answer(sim, request));
         });
-        outcome.filter(|_| alive).map(told)
-    }
-}
-
-pub fn told(outcome: Outcome) -> Told {
-    match outcome {
-        Outcome::Answer(said) => Told { after: Duration::ZERO, said: Some(said) },
-        Outcome::Cut => Told { after: Duration::ZERO, said: None },
-        Outcome::Truncated(said) => {
-            let half = said.body().slice(..said.body().len() / 2);
-            let (head, _) = said.into_parts();
-            Told { after: Duration::ZERO, said: Some(Response::from_parts(head, half)) }
-        }
-        Outcome::Slow(by, outcome) => Told { after: by, ..told(*outcome) },
+        let (after, said) = outcome.filter(|_| alive)?.heard();
+        Some(Told { after, said })
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::bench;
 use crate::apply::{Patience, StopSignal, apply, open_approval};
-use crate::audit::audit;
+use crate::audit::{Audited, audit};
 use crate::effect::{Action, CloudAction, LaunchRequest, PurchaseRequest, ReserveRequest, Subject};
 use crate::endpoint::serve::{Served, Speed, serve};
 use crate::endpoint::{Endpoint, Options};
@@ -21,6 +21,7 @@ use crate::load;
 use crate::observed::{Market, ReservationState};
 use crate::plan::{Plan, Step, WaitingOn, plan};
 use crate::provider::aws::Aws;
+use crate::provider::aws::actions::Api;
 use crate::provider::nowhere::Nowhere;
 use crate::provider::sim::Sim;
 use crate::provider::{Class, Clock, Cloud, Done, World};
@@ -383,25 +384,65 @@ fn launches(plan: &Plan) -> usize {
     plan.steps.iter().filter(is_launch).count()
 }
 
+/// The plan of the demo, made to be shown or to be carried out.
+async fn demo_plan(url: &str, served: &Served, preview: bool) -> Audited {
+    let fleet = demo(url);
+    let Place::Aws(cloud) = &fleet.cloud.value else { panic!() };
+    let uid = FleetUid::from("aws-demo");
+    tag_network(&served.sim, &fleet);
+    let wind = Wind(&served.sim);
+    let aws = Aws::connect_as(cloud, &uid, "AKIDTEST", "secret").await;
+    let world = World { cloud: &aws, cluster: served.sim.world().cluster, meter: &Nowhere, clock: &wind };
+    let options = round::Options { preview, ..round::Options::default() };
+    let input = round::input(&fleet, &uid, world, &options).await.unwrap();
+    let made = plan(&input);
+    audit(&input, made).unwrap_or_else(|wrong| panic!("{wrong:?}"))
+}
+
+fn waits_for_a_person(plan: &Plan) -> usize {
+    plan.held.iter().filter(|held| matches!(held.waiting_on, WaitingOn::Person(_))).count()
+}
+
+#[test]
+fn whoever_may_only_look_is_shown_the_whole_plan_and_can_carry_nothing_out() {
+    served(Options { throttle: false, ..Options::default() }, 0.0, async |url, served| {
+        let allowed = demo_plan(url, &served, true).await;
+        assert_eq!(allowed.notes.iter().filter(|note| note.text.contains("may look")).count(), 0);
+        for api in Api::ALL.iter().filter(|api| api.changes()) {
+            fault(&served, &format!("deny {} 99", api.name()));
+        }
+        let shown = demo_plan(url, &served, true).await;
+        assert_eq!((&shown.digest, launches(&shown)), (&allowed.digest, 2));
+        assert_eq!((&shown.steps, waits_for_a_person(&shown)), (&allowed.steps, waits_for_a_person(&allowed)));
+        let notes: Vec<&str> =
+            shown.notes.iter().map(|note| note.text.as_str()).filter(|text| text.contains("may look")).collect();
+        assert!(matches!(notes[..], [note] if note.contains("deploy/aws/iam-policy.json")), "{notes:?}");
+        // The same credentials, where somebody wants to carry it out.
+        let held = demo_plan(url, &served, false).await;
+        assert_eq!(launches(&held), 0);
+        assert!(waits_for_a_person(&held) > waits_for_a_person(&allowed), "{:?}", held.held);
+    });
+}
+
+#[test]
+fn one_thing_that_is_allowed_is_enough_to_hold_what_is_not() {
+    served(Options { throttle: false, ..Options::default() }, 0.0, async |url, served| {
+        for api in Api::ALL.iter().filter(|api| api.changes() && **api != Api::CreatePlacementGroup) {
+            fault(&served, &format!("deny {} 99", api.name()));
+        }
+        let made = demo_plan(url, &served, true).await;
+        assert_eq!(launches(&made), 0);
+        assert!(made.notes.iter().all(|note| !note.text.contains("may look")), "{:?}", made.notes);
+    });
+}
+
 #[test]
 fn a_missing_permission_is_found_at_plan_time_with_the_statement_to_add() {
     served(Options { throttle: false, ..Options::default() }, 0.0, async |url, served| {
-        let fleet = demo(url);
-        let Place::Aws(cloud) = &fleet.cloud.value else { panic!() };
-        let uid = FleetUid::from("aws-demo");
-        tag_network(&served.sim, &fleet);
-        let wind = Wind(&served.sim);
-        let look = async || {
-            let aws = Aws::connect_as(cloud, &uid, "AKIDTEST", "secret").await;
-            let world = World { cloud: &aws, cluster: served.sim.world().cluster, meter: &Nowhere, clock: &wind };
-            let input = round::input(&fleet, &uid, world, &round::Options::default()).await.unwrap();
-            let made = plan(&input);
-            audit(&input, made).unwrap_or_else(|wrong| panic!("{wrong:?}"))
-        };
-        let allowed = look().await;
+        let allowed = demo_plan(url, &served, true).await;
         assert_eq!(launches(&allowed), 2);
         fault(&served, "deny RunInstances 9");
-        let made = look().await;
+        let made = demo_plan(url, &served, true).await;
         assert_eq!(launches(&made), 0);
         let why = made.held.iter().find_map(|held| match &held.waiting_on {
             WaitingOn::Person(why) => Some(why.clone()),
