@@ -29,6 +29,9 @@ const AGAIN: usize = 4;
 /// How long a removal by choice counts for its slot.
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 
+/// From which pool a machine goes to which, and of what kind it is.
+type Way<'k> = (Option<u32>, Option<u32>, Option<Kind<'k>>);
+
 /// Where a machine comes from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Kind<'a> {
@@ -372,7 +375,7 @@ impl<'v, 'a> Scene<'v, 'a> {
             let is_free = self.hosts[*at].free == Freedom::Usable && self.site.spots[*at].launched;
             is_free && self.site.spots[*at].pool != to[*at]
         };
-        let mut going: BTreeMap<(Option<u32>, Option<u32>, Option<Kind<'_>>), Vec<usize>> = BTreeMap::new();
+        let mut going: BTreeMap<Way<'_>, Vec<usize>> = BTreeMap::new();
         for at in (0..to.len()).filter(goes) {
             going.entry((self.site.spots[at].pool, to[at], self.kind(at))).or_default().push(at);
         }
