@@ -9,7 +9,7 @@ use super::bench::Bench;
 use super::settle;
 use crate::effect::marks::{DRESSED, POOL};
 use crate::fleet::pool::Source;
-use crate::fleet::target::Change;
+use crate::fleet::target::{Change, Part, Purpose};
 use crate::observed::{ObjectKind, PodSeen};
 use crate::units::Duration;
 
@@ -96,6 +96,7 @@ fn picture(bench: &Bench, crowded: bool) -> Result<BTreeMap<String, String>, Wro
             slots().filter(|(_, slot)| slot.instance.is_some()).map(|(index, _)| *index).collect();
         let size = target.pools.get(name).map_or(0, |pool| pool.nodes);
         let mut holes = (0..size).filter(|index| !there.contains(index));
+        let mut shown: Vec<(u32, String)> = Vec::new();
         for (index, slot) in slots() {
             let Some(id) = &slot.instance else { continue };
             let place = if *index < size { *index } else { holes.next().unwrap_or(*index) };
@@ -107,11 +108,20 @@ fn picture(bench: &Bench, crowded: bool) -> Result<BTreeMap<String, String>, Wro
                 let pool = node.labels.get(POOL).map_or("", String::as_str);
                 format!("{} of {pool}, tainted {}", gpus.join(" "), taints.join(" "))
             });
-            all.insert(format!("{name}/{place}"), shows);
+            shown.push((place, shows));
             if let Some(dressed) = node.and_then(|node| node.labels.get(DRESSED)).filter(|_| place == *index) {
                 all.insert(format!("{name}/{place}{DRESSED_IN}"), dressed.clone());
             }
         }
+        // Which of them a tide took is a matter of the way too: those that were missed least when it turned.
+        let is_lent = |part: &Part| matches!(part.purpose, Purpose::Lent { .. });
+        let lends = target.pools.get(name).is_some_and(|pool| pool.parts.iter().any(is_lent));
+        shown.sort_unstable();
+        let (places, mut shows): (Vec<u32>, Vec<String>) = shown.into_iter().unzip();
+        if lends {
+            shows.sort_unstable();
+        }
+        all.extend(places.into_iter().zip(shows).map(|(place, shows)| (format!("{name}/{place}"), shows)));
     }
     Ok(all)
 }

@@ -415,7 +415,7 @@ fn json_is_what_its_schema_says() {
     }
     let plan = sample::plan(&input);
     let value: Value = serde_json::from_str(&json(&shown(&input, &plan))).unwrap();
-    assert_eq!((&value["format_version"], &value["verdict"]), (&"1.2".into(), &"changes".into()));
+    assert_eq!((&value["format_version"], &value["verdict"]), (&"1.3".into(), &"changes".into()));
     assert_eq!(value["changes"][0]["actions"], serde_json::json!(["cordon", "suspend", "terminate", "launch"]));
     assert_eq!(value["changes"][0]["needs_approval"], Value::Bool(true));
     assert_eq!(value["held"][0]["until"], "2026-11-03T18:00:00Z");
