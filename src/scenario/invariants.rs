@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::compile;
-use crate::effect::{CloudAction, Scope};
+use crate::effect::{CloudAction, Scope, Slot};
 use crate::fleet::Target;
 use crate::ids::{Digest, InstanceId, InstanceType, NamespacedName, NodeName, OfferingId, PoolName, SlotId, Uid};
 use crate::observed::{BudgetSeen, GangName, Market};
@@ -143,11 +143,12 @@ impl Watch {
             }
         }
         let slots = scene.ledger.pools.iter().flat_map(|(pool, known)| known.slots.iter().map(move |one| (pool, one)));
-        let mut recorded: BTreeMap<&InstanceId, SlotId> = BTreeMap::new();
+        let mut recorded: BTreeMap<&InstanceId, (SlotId, &Slot)> = BTreeMap::new();
         for (pool, (index, slot)) in slots {
-            let slot_id = SlotId::new(pool, *index);
-            if let Some(other) = slot.instance.as_ref().and_then(|id| recorded.insert(id, slot_id.clone())) {
-                let id = slot.instance.as_ref().map_or("", InstanceId::as_str);
+            let (Some(id), slot_id) = (&slot.instance, SlotId::new(pool, *index)) else { continue };
+            let Some((other, before)) = recorded.insert(id, (slot_id.clone(), slot)) else { continue };
+            // A rename that was broken off left the same under both names.
+            if other.index != *index || before != slot {
                 self.say(format!("I1: {id} is on record as {other} and as {slot_id}"));
             }
         }
