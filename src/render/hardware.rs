@@ -118,7 +118,7 @@ struct Head {
     sources: BTreeMap<String, Source>,
 }
 
-/// The JSON Schema (draft-07) of what [`json`] and [`json_one`] give.
+/// The JSON Schema (draft-07) of what [`json()`] and [`json_one`] give.
 pub fn json_schema() -> Value {
     SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<Report>().to_value()
 }

@@ -243,7 +243,10 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     eventually("the queue is gone", 60, || {
         plane.api.get("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/disbanded").err().filter(|error| error.status == 404)
     });
-    run(&["apply", "--until-converged", "--yes"], 0);
+    // And so may what stands behind the queue.
+    eventually("nothing is left to be done", 60, || {
+        start(&["apply", "--until-converged", "--yes"]).get_output().status.success().then_some(())
+    });
 
     let granted = granted(&documents);
     let (used, forbidden) = used(&plane, &granted);
