@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::controlplane::{Controlplane, block, eventually};
@@ -27,12 +28,7 @@ struct Drain {
 /// None where there is no control plane.
 fn scene(name: &'static str) -> Option<Scene> {
     let plane = server()?;
-    let mut object = node(name);
-    object["metadata"]["labels"]["rack"] = json!(name);
-    plane.api.create(&object).unwrap();
-    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}],
-        "allocatable": {"nvidia.com/gpu": "8"}, "capacity": {"nvidia.com/gpu": "8"}}});
-    plane.api.merge(&format!("/api/v1/nodes/{name}/status"), &ready).unwrap();
+    joined(plane, name);
     plane.api.create(&namespace(name)).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let text = format!(
@@ -48,6 +44,16 @@ fn scene(name: &'static str) -> Option<Scene> {
     assert_eq!(done.status.code(), Some(3), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(plane.node(name)["metadata"]["labels"]["tidewright.dev/pool"], name);
     Some(scene)
+}
+
+/// A kubelet comes with its node, as the cloud made it.
+fn joined(plane: &Controlplane, name: &str) {
+    let mut object = node(name);
+    object["metadata"]["labels"]["rack"] = json!(name);
+    plane.api.create(&object).unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}],
+        "allocatable": {"nvidia.com/gpu": "8"}, "capacity": {"nvidia.com/gpu": "8"}}});
+    plane.api.merge(&format!("/api/v1/nodes/{name}/status"), &ready).unwrap();
 }
 
 impl Scene {
@@ -132,11 +138,22 @@ impl Scene {
 
     /// How often the server was asked to evict, with its answers.
     fn evictions(&self) -> Vec<u64> {
-        let asked = self.plane.audit(self.name).into_iter().filter(|event| {
-            event["objectRef"]["subresource"] == "eviction" && event["objectRef"]["namespace"] == self.name
-        });
-        asked.map(|event| event["responseStatus"]["code"].as_u64().unwrap()).collect()
+        self.asked().map(|event| event["responseStatus"]["code"].as_u64().unwrap()).collect()
     }
+
+    /// The same as the server recorded it.
+    fn asked(&self) -> impl Iterator<Item = Value> {
+        self.plane.audit(self.name).into_iter().filter(|event| {
+            event["objectRef"]["subresource"] == "eviction" && event["objectRef"]["namespace"] == self.name
+        })
+    }
+}
+
+fn word<T: std::str::FromStr>(value: &Value) -> T
+where
+    T::Err: std::fmt::Debug,
+{
+    value.as_str().unwrap().parse().unwrap()
 }
 
 impl Drain {
@@ -196,11 +213,12 @@ fn a_budget_that_is_behind_is_asked_again_when_it_said() {
     let mut drain = scene.drain(&[]);
     drain.says("is still being processed by the server");
     scene.counted("b", json!({"disruptionsAllowed": 1, "observedGeneration": 2}));
-    let asked = Instant::now();
     eventually("it is asked again", 60, || scene.is_told("p").then_some(()));
-    assert!(asked.elapsed() > Duration::from_secs(5), "ten seconds were asked for");
     scene.ends("p");
     assert_eq!((drain.ends(), scene.evictions()), (0, vec![429, 201]), "{}", drain.told());
+    let asked: Vec<Timestamp> = scene.asked().map(|event| word(&event["requestReceivedTimestamp"])).collect();
+    let between = asked[1].duration_since(asked[0]);
+    assert!(between >= SignedDuration::from_secs(10), "ten seconds were asked for: {between:#}");
 }
 
 /// kubectl#172: a drain that hangs and does not say on what.
@@ -356,6 +374,65 @@ fn a_pod_that_is_not_ready_goes_while_the_others_are_enough() {
     eventually("it is told", 60, || scene.is_told("p").then_some(()));
     scene.ends("p");
     assert_eq!((drain.ends(), scene.evictions()), (0, vec![201]), "{}", drain.told());
+}
+
+#[test]
+fn no_budget_keeps_a_pod_that_never_ran_has_ended_or_is_on_its_way() {
+    let Some(scene) = scene("answers-unasked") else { return };
+    for (pod, phase) in [("new", "Pending"), ("ended", "Succeeded"), ("failed", "Failed"), ("leaves", "Running")] {
+        scene.pod(pod, true);
+        scene.plane.api.merge(&format!("{}/status", scene.path(pod)), &json!({"status": {"phase": phase}})).unwrap();
+    }
+    scene.plane.api.delete(&scene.path("leaves"));
+    assert!(scene.is_told("leaves"), "its grace is an hour");
+    scene.budget("b", json!({}), json!({"disruptionsAllowed": 0}));
+    let mut drain = scene.drain(&["--wait", "20s"]);
+    drain.says("still on answers-unasked");
+    // The kubelet: what never ran has nothing to end.
+    scene.ends("new");
+    drain.says("answers-unasked/leaves");
+    assert!(drain.child.try_wait().unwrap().is_none(), "one that leaves is there: {}", drain.told());
+    scene.ends("leaves");
+    assert_eq!((drain.ends(), scene.evictions()), (0, vec![201]), "only one was asked to go: {}", drain.told());
+}
+
+/// kured#82, brupop#650: a drain that never ends, because nobody gave it an end.
+#[test]
+fn a_drain_that_a_budget_blocks_ends_with_its_time_and_says_who_blocks() {
+    let Some(scene) = scene("answers-endless") else { return };
+    scene.pod("p", true);
+    scene.budget("keep", json!({}), json!({"disruptionsAllowed": 0}));
+    let mut drain = scene.drain(&["--wait", "12s"]);
+    assert_eq!(drain.ends(), 3, "{}", drain.told());
+    assert!(drain.told().contains("answers-endless/keep"), "{}", drain.told());
+    assert!(!scene.is_told("p") && scene.evictions().iter().all(|code| *code == 429), "{:?}", scene.evictions());
+    // Closed, and a person opens it; kured#1129: it stays closed for ever.
+    assert_eq!(scene.plane.node(scene.name)["spec"]["unschedulable"], true);
+    let open = scene.command(&["undrain", scene.name]).output().unwrap();
+    assert_eq!(open.status.code(), Some(0), "{}", String::from_utf8_lossy(&open.stderr));
+    assert!(scene.plane.node(scene.name)["spec"]["unschedulable"].is_null());
+}
+
+/// NVIDIA/gpu-operator#873: a node rejoins under its name, and everything that was written on it is lost.
+#[test]
+fn a_node_that_rejoins_under_its_name_is_dressed_and_closed_again() {
+    let Some(scene) = scene("answers-rejoins") else { return };
+    scene.pod("p", true);
+    let mut drain = scene.drain(&[]);
+    drain.says("still on answers-rejoins");
+    scene.ends("p");
+    assert_eq!(drain.ends(), 0, "{}", drain.told());
+    scene.plane.api.delete("/api/v1/nodes/answers-rejoins");
+    joined(scene.plane, scene.name);
+    assert!(scene.plane.node(scene.name)["spec"]["unschedulable"].is_null());
+    let done = scene.command(&["apply", "--until-converged", "--yes"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(3), "{}", String::from_utf8_lossy(&done.stderr));
+    let node = scene.plane.node(scene.name);
+    assert_eq!(
+        (&node["metadata"]["labels"]["tidewright.dev/pool"], &node["spec"]["unschedulable"]),
+        (&json!(scene.name), &json!(true)),
+        "a person wants it closed: {node:#}"
+    );
 }
 
 #[test]
