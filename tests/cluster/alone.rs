@@ -7,7 +7,7 @@ use tidewright::fleet::launch::{Taint, TaintEffect};
 use tidewright::observed::{ObjectKey, ObjectKind, Rehearsed};
 use tidewright::provider::{Class, Cluster, Done, PartValue, ProviderError};
 
-use super::super::controlplane::{Api, Controlplane, block};
+use super::super::controlplane::{Api, Controlplane, block, eventually};
 use super::{cluster, namespace, node, server, target};
 
 const POOL: &str = "kind: NodePool
@@ -211,6 +211,27 @@ fn an_object_is_deleted_only_with_our_mark_and_let_go_as_it_is() {
     perform(plane, "s", &ClusterAction::Delete(wanted.key.clone())).unwrap();
     let error = perform(plane, "s", &ClusterAction::Delete(wanted.key)).unwrap_err();
     assert_eq!(error.class, Class::NotFound);
+}
+
+/// Kueue keeps its queues and flavors by finalizers until it has finished with them.
+#[test]
+fn what_is_deleted_is_waited_for_while_somebody_finishes_with_it() {
+    let Some(plane) = server() else { return };
+    let wanted = config_map("finished-with", "ours");
+    perform(plane, "s", &ClusterAction::Apply(wanted.clone())).unwrap();
+    let path = "/api/v1/namespaces/default/configmaps/finished-with";
+    plane.api.merge(path, &json!({"metadata": {"finalizers": ["example.com/in-use"]}})).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually("it is told to go", 60, || {
+                plane.api.get(path).unwrap()["metadata"]["deletionTimestamp"].as_str().map(drop)
+            });
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            plane.api.merge(path, &json!({"metadata": {"finalizers": null}})).unwrap();
+        });
+        perform(plane, "s", &ClusterAction::Delete(wanted.key.clone())).unwrap();
+        assert_eq!(plane.api.get(path).map_err(|error| error.status), Err(404), "it is gone when that is said");
+    });
 }
 
 #[test]

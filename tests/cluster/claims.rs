@@ -4,12 +4,14 @@
 use serde_json::{Value, json};
 use tidewright::provider::Cluster;
 
-use super::super::controlplane::{Controlplane, GpuNodes, block, eventually, gang, shared};
+use super::super::controlplane::{Controlplane, GpuNodes, Settings, block, eventually, gang, shared};
+use super::recorded::recorded;
 use super::whole::{fleet, pods, tidewright};
 use super::{cluster, target};
 
 const NAME: &str = "claims";
 const DRIVER: &str = "gpu.nvidia.com";
+const CURRENCY: &str = "tidewright.dev/gpu-thousandths";
 
 /// What NVIDIA's driver publishes for a node, and the class by which its devices are asked for.
 fn driver(node: &str) -> [Value; 2] {
@@ -94,18 +96,47 @@ fn what_a_claim_holds_is_taken_from_the_quota_once() {
     });
     converge();
     assert_eq!(nominal(&plane), "16");
+}
 
-    // Kueue lets a Job in by what it asks for, and its claims are no part of that: what they hold is promised to nobody.
+/// Kueue lets in no work with claims unless its Configuration says as what their devices count.
+#[test]
+fn what_kueue_counts_of_claims_is_in_its_books_and_not_taken_off_again() {
+    let Some(plane) = Controlplane::start(Settings::default()) else { return };
+    plane.add_nodes(&GpuNodes::new(NAME, 2).label("rack", NAME));
+    let directory = fleet(NAME, 2, 16);
+    let path = directory.path().join("fleet.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("  tiers: [claims]", "  total: {gpus: 16}\n  tiers: [claims]")).unwrap();
+    let converge = || tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+    converge();
+    let template = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "two", "namespace": NAME}, "spec": {"spec": asking(2)}});
+    plane.api.create_all(&driver("claims-0"));
+    plane.api.create(&template).unwrap();
     let mut job = gang(NAME, "queued", "main", 1, 1);
     job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
-    let template = &mut job["spec"]["template"]["spec"];
-    template["nodeSelector"] = json!({"kubernetes.io/hostname": "claims-0"});
-    template["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "two"}]);
+    let spec = &mut job["spec"]["template"]["spec"];
+    spec["nodeSelector"] = json!({"kubernetes.io/hostname": "claims-0"});
+    spec["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "two"}]);
     let asked = json!({"cpu": "1", "memory": "1Gi"});
-    template["containers"][0]["resources"] = json!({"requests": asked, "limits": asked, "claims": [{"name": "gpus"}]});
+    spec["containers"][0]["resources"] = json!({"requests": asked, "limits": asked, "claims": [{"name": "gpus"}]});
     plane.api.create(&job).unwrap();
+    let waits = || recorded(&plane, &[NAME.to_owned()].into()).into_values().next()?.waits;
+    let why = eventually("it is told why it waits", 60, || waits().filter(|why| why.contains("DRA")));
+    assert!(why.contains("is not mapped"), "{why}");
+
+    let counts = json!({"input": "nvidia.com/gpu", "strategy": "Retain", "outputs": {CURRENCY: "1k"}});
+    let mapped = json!({"name": "nvidia.com/gpu", "deviceClassNames": [DRIVER]});
+    plane.restart_kueue(&json!({"resources": {"transformations": [counts], "deviceClassMappings": [mapped]}}));
     eventually("it runs", 120, || (pods(&plane, NAME).len() == 1).then_some(()));
+    let used = |resource: &str| {
+        let queue = plane.api.get(&format!("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{NAME}")).unwrap();
+        let flavors = queue["status"]["flavorsUsage"].as_array().cloned().unwrap_or_default();
+        let all: Vec<Value> = flavors.iter().flat_map(|one| one["resources"].as_array().unwrap().clone()).collect();
+        all.iter().find(|one| one["name"] == resource).map(|one| one["total"].clone())
+    };
+    eventually("it is in Kueue's books", 60, || (used("nvidia.com/gpu")? == "2").then_some(()));
+    eprintln!("of the currency Kueue counts {:?}", used(CURRENCY));
     converge();
-    assert_eq!(nominal(&plane), "14");
-    plane.end_jobs(&[NAME.to_owned()].into());
+    assert_eq!(nominal(&plane), "16");
 }

@@ -30,10 +30,21 @@ fn running(fleet: &Hurried) -> BTreeMap<InstanceId, InstanceSeen> {
     all.into_iter().filter(|(_, seen)| seen.state == InstanceState::Running).collect()
 }
 
-/// The kubelet of each machine that has none yet joins, under a name that says nothing, closed until it is let in.
+/// The kubelet of each machine that has none yet joins, under a name that says nothing, closed until it is let in. Its
+/// device plugin comes a round later, and until then it stays closed.
 fn join(plane: &Controlplane, fleet: &Hurried, names: &mut BTreeMap<InstanceId, String>) {
+    let gpus = |name: &str, count: &str| {
+        let counted = json!({"nvidia.com/gpu": count});
+        let status = json!({"status": {"capacity": counted, "allocatable": counted}});
+        plane.api.merge(&format!("/api/v1/nodes/{name}/status"), &status).unwrap();
+    };
     for (id, seen) in running(fleet) {
-        if names.contains_key(&id) {
+        if let Some(name) = names.get(&id) {
+            let node = plane.node(name);
+            if node["status"]["allocatable"]["nvidia.com/gpu"] == "0" {
+                assert_eq!(node["spec"]["taints"][0]["key"], "tidewright.dev/starting", "it has no GPUs yet: {node:#}");
+                gpus(name, "8");
+            }
             continue;
         }
         let name = format!("machine-{}", ["zebra", "apple", "mango", "quince"][names.len()]);
@@ -41,6 +52,7 @@ fn join(plane: &Controlplane, fleet: &Hurried, names: &mut BTreeMap<InstanceId, 
         node.provider_id = Some(format!("aws:///{}/{id}", seen.zone));
         node.taints = vec![json!({"key": "tidewright.dev/starting", "effect": "NoSchedule"})];
         plane.add_nodes(&node);
+        gpus(&name, "0");
         names.insert(id, name);
     }
 }
@@ -98,9 +110,9 @@ fn a_machine_is_its_node_by_provider_id_and_its_end_alone_overrules_a_budget() {
         });
     }
 
-    // The cloud will take a machine in twenty minutes. Until they are over the pod is asked to go, and its budget says no.
-    let end = fleet.now() + jiff::SignedDuration::from_mins(20);
-    fleet.takes_away(ids[0], 20);
+    // The cloud will take a machine in fourteen minutes. Until they are over the pod is asked to go, and its budget says no.
+    let end = fleet.now() + jiff::SignedDuration::from_mins(14);
+    fleet.takes_away(ids[0], 14);
     fleet.round(tidewright::units::Duration::secs(30));
     assert!(fleet.now() < end, "the machine is too slow for this test");
     assert_eq!(plane.node(ends)["spec"]["unschedulable"], true);
