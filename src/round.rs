@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::compile::seats::Scene;
 use crate::compile::{Beside, compile_beside, cuts, staged};
 use crate::effect::marks::CORDON;
 use crate::effect::{Action, CloudAction, Desired, Ledger, LedgerChange, Object, Thing};
@@ -67,7 +68,7 @@ pub async fn input(
     let target = Target { standing: asked.standing, ..target };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = known.transitions_with(now, tomorrow, &recalls);
-    let cuts = cuts::seen(&target, &ledger, &cluster, now);
+    let cuts = cuts::seen(&Scene { target: &target, ledger: &ledger, cloud: &cloud, cluster: &cluster, now });
     let target = target.seated(&cuts);
     let upcoming = seated(&target, upcoming, &cuts);
     let promised = known.promised(&target, &cuts);

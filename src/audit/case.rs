@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::dag::Dag;
 use super::pods::Pods;
+use crate::compile::seats::Seats;
 use crate::effect::marks::CORDON;
-use crate::effect::seats::Seats;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Subject};
 use crate::fleet::standing::{LoanSpec, PoolSpec, Standing, TermsSpec};
 use crate::fleet::target::{Part, Purpose};
@@ -67,16 +67,8 @@ impl<'a> Case<'a> {
     }
 
     fn index_seats(&mut self) {
-        for (name, target) in &self.input.target.pools {
-            let size = self.pool(name).and_then(|pool| pool.size);
-            let seats = Seats::of(
-                target,
-                size,
-                self.pool_ledger(name),
-                self.seen(),
-                &self.input.ledger.head.frozen,
-                self.now(),
-            );
+        for name in self.input.target.pools.keys() {
+            let seats = Seats::of(&self.input.scene(), name);
             self.seats.insert(name, seats);
         }
     }

@@ -30,6 +30,7 @@ pub mod quantity;
 pub mod queues;
 pub mod renewed;
 pub mod scheduler;
+pub mod seats;
 pub mod staged;
 pub mod tiers;
 #[cfg(test)]

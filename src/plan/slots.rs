@@ -37,13 +37,11 @@ pub struct Shared<'k> {
     pub kept: &'k Kept,
     /// Those of them that the pool's roll-out passes over.
     pub passed_over: Kept,
-    /// Gangs that something waits for, counted already.
-    pub told: BTreeSet<String>,
 }
 
 pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept, draft: &mut Draft) {
     let (allowance, room) = (Allowance::default(), Room::new(view, chosen.claims.clone()));
-    let mut shared = Shared { allowance, room, kept, passed_over: Kept::new(), told: BTreeSet::new() };
+    let mut shared = Shared { allowance, room, kept, passed_over: Kept::new() };
     let mut hour = Hour::new(view);
     for pool in view.pools.values() {
         let before = draft.courses.len();
@@ -145,9 +143,8 @@ fn each(
         let Some(wish) = wishes.get(&slot.id) else { continue };
         on_the_way::follows(view, pool, slot, wish, before, draft);
         let Some(needs) = meanwhile(view, pool, slot, wish) else { continue };
-        // What was emptied for one move is not opened before another that somebody said yes to.
-        let emptied = slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut");
-        let approved = || emptied && is_approved(view, &wish.effects(&thing(pool.name)));
+        // What was emptied, for whatever, is not opened before a move that somebody said yes to.
+        let approved = || slot.mark.is_some() && is_approved(view, &wish.effects(&thing(pool.name)));
         let is_free = wish.consent() == Consent::Standing || approved();
         let goes = draft.courses.len() > before.0;
         let only_labels = slot.mark.is_none() && matches!(needs, Wish::Dress { remove_starting: false, .. });

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stands::Stands;
 use crate::compile::cuts;
+use crate::compile::seats::Scene;
 use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::PoolTarget;
@@ -91,7 +92,13 @@ pub struct Plan {
 impl PlanInput {
     /// The target's pools as far as nodes that are cut anew have changed hands.
     pub fn handed_over(&self) -> BTreeMap<PoolName, PoolTarget> {
-        self.target.handed_over(&cuts::seen(&self.target, &self.ledger, &self.observed.cluster, self.now))
+        self.target.handed_over(&cuts::seen(&self.scene()))
+    }
+
+    /// What says which slots of a pool are wanted.
+    pub fn scene(&self) -> Scene<'_> {
+        let (cloud, cluster) = (&self.observed.cloud, &self.observed.cluster);
+        Scene { target: &self.target, ledger: &self.ledger, cloud, cluster, now: self.now }
     }
 
     /// A slot by the name that its pool has, where it is given by the one that the pool had.
@@ -422,6 +429,13 @@ impl Plan {
     }
 }
 
+impl GangHit {
+    /// What it loses, in GPU-seconds.
+    pub fn gpu_secs(&self) -> u64 {
+        u64::from(self.gpus).saturating_mul(self.at_risk_secs)
+    }
+}
+
 impl Disruption {
     pub fn is_none(&self) -> bool {
         self.pods == 0 && self.gangs.is_empty()
@@ -438,7 +452,7 @@ impl Disruption {
         for gang in &other.gangs {
             if self.gangs.contains(gang) {
                 pods = pods.saturating_sub(gang.pods);
-                gpu_secs = gpu_secs.saturating_sub(u64::from(gang.gpus).saturating_mul(gang.at_risk_secs));
+                gpu_secs = gpu_secs.saturating_sub(gang.gpu_secs());
             } else {
                 self.gangs.push(gang.clone());
             }

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::harm::Harm;
 use super::types::PlanInput;
+use crate::compile::seats::Seats;
 use crate::effect::marks::{CORDON, Mark};
-use crate::effect::seats::Seats;
 use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot};
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::fleet::target::{Part, PoolTarget, Purpose};
@@ -57,6 +57,8 @@ pub struct SlotView<'a> {
     pub id: SlotId,
     /// None: the slot is not wanted.
     pub part: Option<&'a Part>,
+    /// Its place among those of the target.
+    pub place: Option<u32>,
     /// It is not wanted only as long as a tide makes the pool smaller.
     pub by_tide: bool,
     pub record: Option<&'a Slot>,
@@ -211,8 +213,7 @@ struct Finder<'a, 'f> {
 impl<'a> Finder<'a, '_> {
     fn pool(&self, name: &'a PoolName, spec: &'a PoolSpec, target: &'a PoolTarget) -> PoolView<'a> {
         let known = self.input.ledger.pools.get(name);
-        let seats =
-            Seats::of(target, spec.size, known, &self.input.observed, &self.input.ledger.head.frozen, self.input.now);
+        let seats = Seats::of(&self.input.scene(), name);
         let beyond = known.iter().flat_map(|known| known.slots.range(target.nodes..)).map(|(index, _)| *index);
         let mut slots = Vec::new();
         for index in (0..target.nodes).chain(beyond) {
@@ -220,6 +221,7 @@ impl<'a> Finder<'a, '_> {
             let part = seats.part(target, index);
             if part.is_some() || record.is_some_and(Slot::is_something) {
                 let mut slot = self.slot(SlotId::new(name, index), part, record);
+                slot.place = seats.place(target, index);
                 slot.by_tide = part.is_none() && seats.is_by_tide(index);
                 slots.push(slot);
             }
@@ -228,9 +230,9 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn slot(&self, id: SlotId, part: Option<&'a Part>, record: Option<&'a Slot>) -> SlotView<'a> {
-        let by_tide = false;
+        let (by_tide, place) = (false, None);
         let mut view =
-            SlotView { id, part, by_tide, record, body: Body::Nothing, instance: None, node: None, mark: None };
+            SlotView { id, part, place, by_tide, record, body: Body::Nothing, instance: None, node: None, mark: None };
         if let Some(claimed) = record.and_then(|record| record.node.as_ref()) {
             view.node = self.input.observed.cluster.nodes.seen().get_key_value(claimed);
             view.body = match view.node {

@@ -197,6 +197,8 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Lent { tide, lent: None } => format!("note that all that {tide} lent is back"),
         LedgerChange::Lending { tide, since: Some(_) } => format!("note that {tide} lends"),
         LedgerChange::Lending { tide, since: None } => format!("note that {tide} has everything back"),
+        LedgerChange::Silent { tide, since: Some(_) } => format!("note that the guard of {tide} is silent"),
+        LedgerChange::Silent { tide, since: None } => format!("note that the guard of {tide} answers again"),
         _ => "remember what was done".into(),
     }
 }
