@@ -20,6 +20,7 @@ pub mod launch;
 pub mod later;
 pub mod layout;
 pub mod marks;
+pub mod nowhere;
 pub mod objects;
 pub mod on_the_way;
 pub mod once;
@@ -104,6 +105,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     }
     let left_out = gates::pass(view, kept, &mut draft);
     chosen.couple(view, &mut draft);
+    nowhere::say(view, &mut draft);
     (draft, left_out)
 }
 

@@ -129,10 +129,10 @@ pub fn serving(
         has_deadline: wish.pressure().deadline.is_some(),
         steps: made.steps,
     };
-    if let (Wish::Cut { .. }, Some((_, wanted))) = (wish, layout::wanted(view, pool, slot)) {
+    if let Wish::Cut { .. } = wish {
         let cuts = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
         let cut = course.steps.iter().find(cuts).filter(|_| waits.is_none()).map(|step| step.id.clone());
-        draft.drift.extend(layout::moved(node, seen, wanted, cut));
+        draft.drift.extend(layout::moved(view, pool, slot, cut));
     }
     let stops = waits.as_ref().or(partly.as_ref().filter(|_| !partly_begun));
     draft.kept.extend(stops.filter(|_| !begun && !is_known).map(|on| (node.clone(), on.clone())));

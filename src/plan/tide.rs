@@ -47,9 +47,9 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         let wanted = format!("forget {name}, of which nothing can be asked back any more");
         record(draft, name, "returned", LedgerChange::Lent { tide: name.clone(), lent: None }, wanted);
     }
-    for (tide, why) in &view.input.closed {
+    for (tide, closed) in &view.input.closed {
         let on = Thing::Tide(tide.clone());
-        let waiting_on = WaitingOn::Guard { tide: tide.clone(), why: why.clone() };
+        let waiting_on = WaitingOn::Guard { tide: tide.clone(), why: closed.why.clone() };
         draft.held.push(Held {
             what: on,
             wanted: format!("lend what {tide} lends while the tide is low"),

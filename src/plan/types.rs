@@ -35,9 +35,9 @@ pub struct PlanInput {
     /// Pools that are kept under another name until that is written down: the old name by the new one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub renamed: BTreeMap<PoolName, PoolName>,
-    /// Tides that are low by the clock and lend nothing, because their guard says no or nothing: with its words.
+    /// Tides that are low by the clock and lend nothing, because their guard says no or nothing.
     #[serde(default)]
-    pub closed: BTreeMap<TideName, String>,
+    pub closed: BTreeMap<TideName, Closed>,
     /// Tides that were turned before their time, while the low tide that this fell into lasts.
     #[serde(default)]
     pub recalled: BTreeMap<TideName, Recall>,
@@ -57,6 +57,15 @@ pub struct PlanInput {
     /// Nodes with work move too, where that buys crossings or large free slots that are worth it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub defragment: bool,
+}
+
+/// A tide that could lend, and whose guard does not let it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Closed {
+    /// The words of its guard.
+    pub why: String,
+    /// When it would ask back what it lent: until then it may still begin.
+    pub reclaim_at: Timestamp,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -295,6 +295,8 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
     let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
     let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
     let target = &view.input.target;
+    // Who cut it by hand did not lend it, and no tide asks for it.
+    let lent_before = lent_before && layout::by_hand(view, pool, slot).is_none();
     let late = from.filter(|_| lent_before).and_then(|from| target.lent_as(pool.name, from));
     let late = late.map(|(tide, loan)| target.coming_back(tide, loan));
     let (reason, pressure, rollout) = match (&part.purpose, &late) {

@@ -114,7 +114,9 @@ fn on_node(bench: &mut Bench, act: &Act) -> Said {
 /// What a tide's guard asks for.
 fn query(bench: &Bench, tide: &TideName) -> Result<String, Wrong> {
     let target = bench.fleet()?.target_at(bench.sim.now());
-    let spec = target.standing.tides.get(tide).ok_or_else(|| Wrong::new(format!("there is no tide {tide}")))?;
+    bench.names.tide(tide)?;
+    let gone = || Wrong::new(format!("the document of {tide} is gone"));
+    let spec = target.standing.tides.get(tide).ok_or_else(gone)?;
     let guard = spec.guard.as_ref().ok_or_else(|| Wrong::new(format!("{tide} has no guard")))?;
     Ok(guard.prometheus.clone())
 }
