@@ -72,6 +72,7 @@ pub fn plan(input: &PlanInput) -> Plan {
         kept.extend(more);
         (draft, left_out) = drafted(&view, &overfull, &chosen, &kept);
     }
+    nowhere::say(&view, &mut draft);
     Plan { stands: chosen.stands, ..finished(input, draft, left_out) }
 }
 
@@ -105,7 +106,6 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     }
     let left_out = gates::pass(view, kept, &mut draft);
     chosen.couple(view, &mut draft);
-    nowhere::say(view, &mut draft);
     (draft, left_out)
 }
 

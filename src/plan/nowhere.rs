@@ -104,7 +104,7 @@ fn offered<'a>(view: &View<'a>, emptied: &BTreeSet<NodeName>) -> (Amounts, Vec<&
     let nodes = view.input.observed.cluster.nodes.seen().iter();
     for (name, node) in nodes.filter(|(name, node)| is_open(node) && !emptied.contains(*name)) {
         offer(&node.allocatable);
-        stays.extend(view.harm.pods_on(name));
+        stays.extend(view.harm.pods_on(name).iter().filter(|pod| accelerators(pod).next().is_some()));
     }
     stays.sort_by_key(|pod| Reverse(pod.priority));
     (offered, stays)

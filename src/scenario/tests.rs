@@ -39,9 +39,19 @@ fn a_script_begins_with_its_world() {
 /// A small fleet, for scripts that name its parts.
 const FLEET: &str = r#"start 2026-03-02T08:00Z
 fleet
+  kind: Reservation
+  metadata: {name: h100}
+  spec:
+    id: cr-0123456789abcdef0
+    manage: observe
+    instanceType: p5.48xlarge
+    zone: us-west-2a
+    nodes: 1
+    onDemand: {end: never, match: targeted}
+  ---
   kind: NodePool
   metadata: {name: train}
-  spec: {instanceType: p5.48xlarge, nodes: 1, capacity: [{onDemand: {max: 2}}], layout: whole}
+  spec: {instanceType: p5.48xlarge, nodes: 1, capacity: [{reservation: h100}], layout: whole}
   ---
   kind: PreemptionTier
   metadata: {name: production}

@@ -70,8 +70,8 @@ fn what_a_stop_leaves_unfinished_is_told() {
     assert_eq!(line(&events[6], &plan, &input.target.standing.time_zone.zone()), None);
     assert_snapshot!(told(&events).unwrap(), @r#"
     Begun and not finished:
-      launch serve/3 (p4d.24xlarge, us-west-2a, on demand): RequestLimitExceeded: Request limit exceeded.
       wait until the cordon of train-1 has settled: train-1 was cordoned less than 5s ago
+      launch serve/3 (p4d.24xlarge, us-west-2a, on demand): RequestLimitExceeded: Request limit exceeded.
     "#);
     assert!(
         told(&events[..6]).unwrap().contains("launch serve/3 (p4d.24xlarge, us-west-2a, on demand): not known yet")
