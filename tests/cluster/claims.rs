@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tidewright::provider::Cluster;
 
-use super::super::controlplane::{Controlplane, GpuNodes, block, eventually, gang, shared};
+use super::super::controlplane::{Controlplane, GpuNodes, block, eventually, shared};
 use super::whole::{fleet, pods, tidewright};
 use super::{cluster, target};
 
@@ -94,18 +94,4 @@ fn what_a_claim_holds_is_taken_from_the_quota_once() {
     });
     converge();
     assert_eq!(nominal(&plane), "16");
-
-    // Kueue lets a Job in by what it asks for, and its claims are no part of that: what they hold is promised to nobody.
-    let mut job = gang(NAME, "queued", "main", 1, 1);
-    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
-    let template = &mut job["spec"]["template"]["spec"];
-    template["nodeSelector"] = json!({"kubernetes.io/hostname": "claims-0"});
-    template["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "two"}]);
-    let asked = json!({"cpu": "1", "memory": "1Gi"});
-    template["containers"][0]["resources"] = json!({"requests": asked, "limits": asked, "claims": [{"name": "gpus"}]});
-    plane.api.create(&job).unwrap();
-    eventually("it runs", 120, || (pods(&plane, NAME).len() == 1).then_some(()));
-    converge();
-    assert_eq!(nominal(&plane), "14");
-    plane.end_jobs(&[NAME.to_owned()].into());
 }

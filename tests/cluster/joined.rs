@@ -76,12 +76,12 @@ fn an_instance_that_boots_is_a_node_until_it_is_gone() {
         let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
         conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
     };
-    let node = eventually("its node is ready", 120, || nodes().into_iter().find(ready));
+    let node = eventually("its node is ready", 30, || nodes().into_iter().find(ready));
     assert_eq!(node["spec"]["providerID"], format!("aws:///us-west-2a/{id}"));
     assert_eq!(node["spec"]["taints"][0]["key"], "nvidia.com/gpu", "{node}");
     assert_eq!(node["status"]["allocatable"]["nvidia.com/gpu"], "8", "{node}");
     assert_eq!(node["metadata"]["labels"]["node.kubernetes.io/instance-type"], "p5.48xlarge");
     served.ask(&format!("Action=TerminateInstances&InstanceId.1={id}"));
     served.post("/_tidewright/advance", "10m");
-    eventually("its node is gone", 120, || nodes().is_empty().then_some(()));
+    eventually("its node is gone", 30, || nodes().is_empty().then_some(()));
 }

@@ -84,7 +84,7 @@ fn nothing_is_left_when_the_owner_is_killed() {
     assert!(processes_with(&mark).len() >= 2);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    eventually("no process of it is left", 60, || processes_with(&mark).is_empty().then_some(()));
+    eventually("no process of it is left", 10, || processes_with(&mark).is_empty().then_some(()));
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl Operands {
     }
 
     fn parts(&self, node: &str) -> Arc<NodeParts> {
-        super::api::eventually("the operands see the node", 60, || self.nodes.lock().unwrap().get(node).cloned())
+        super::api::eventually("the operands see the node", 20, || self.nodes.lock().unwrap().get(node).cloned())
     }
 }
 

@@ -117,7 +117,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let arguments = ["-c".into(), "echo no such flag; exit 7".into()];
         let mut program = Program::start("broken", directory.path(), Path::new("sh"), &arguments);
-        let why = super::super::api::eventually("the end is noticed", 60, || program.ended());
+        let why = super::super::api::eventually("the end is noticed", 10, || program.ended());
         assert!(why.contains("exit status: 7") && why.ends_with("no such flag"), "{why}");
     }
 }
