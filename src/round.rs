@@ -75,7 +75,9 @@ pub async fn input(
     let promised = known.promised(&target, &cuts);
     let slots = ledger.pools.values().flat_map(|pool| pool.slots.values());
     let counted_on = slots.filter(|slot| slot.instance.is_some() || slot.node.is_some()).count();
-    let mut desired = compile_beside(&promised, &Beside::of(&cluster, counted_on));
+    let uid = ledger.head.fleet.as_ref().unwrap_or(uid);
+    let beside = Beside { owner: Some(uid.clone()), ..Beside::of(&cluster, counted_on) };
+    let mut desired = compile_beside(&promised, &beside);
     staged::stage(&mut desired, &cluster);
     let target = Target { quotas: promised.quotas, ..target };
     let in_force = ledger.head.recalled.iter().filter(|(tide, recall)| !fleet.recall_is_over(tide, recall.at, now));
@@ -83,7 +85,7 @@ pub async fn input(
     let rehearsed = world.cluster.rehearse(&moved(&desired, &cluster)).await;
     let refused = world.cluster.rehearse_evictions(&leaving(&cluster)).await;
     let input = PlanInput {
-        fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
+        fleet: uid.clone(),
         now,
         upcoming,
         desired,

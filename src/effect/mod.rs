@@ -23,5 +23,5 @@ pub use desired::*;
 pub use effects::*;
 pub use exchange::{Exchange, Machine};
 pub use fact::*;
-pub use hash::{canonical, digest, digest_of, identity, token};
+pub use hash::{canonical, digest, digest_of, identity, is_kin, token, with_kin};
 pub use ledger::*;

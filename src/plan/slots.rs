@@ -24,9 +24,11 @@ use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
 use super::wish::{Wish, in_service, moves_away, moves_out, wish};
 use crate::effect::marks::is_starting;
+use crate::effect::tags::FLEET;
 use crate::effect::{Action, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
-use crate::ids::{NodeName, SlotId};
+use crate::ids::{FleetUid, InstanceId, NodeName, SlotId};
+use crate::observed::SlotTag;
 
 /// What the slots of all pools share while a plan is made.
 #[derive(Debug)]
@@ -244,21 +246,35 @@ fn is_asked_for(view: &View<'_>, slot: &SlotView<'_>) -> bool {
 /// Instances of ours that no slot explains: reported, and left to a person.
 fn strays(view: &View<'_>, draft: &mut Draft) {
     for (id, seen) in &view.strays {
-        let slot = seen.tag.as_ref().map(|tag| tag.slot.clone());
-        let Some(slot) = slot.filter(|slot| view.pools.contains_key(&slot.pool)) else { continue };
-        let known = view.pools.get(&slot.pool).and_then(|pool| pool.slots.iter().find(|one| one.id == slot));
+        let Some(tag) = seen.tag.as_ref().filter(|tag| view.pools.contains_key(&tag.slot.pool)) else { continue };
+        let (slot, whose) = (&tag.slot, &tag.fleet);
+        let known = view.pools.get(&slot.pool).and_then(|pool| pool.slots.iter().find(|one| one.id == *slot));
+        let is_wanted = known.is_some_and(|known| known.part.is_some());
         let why = match known.and_then(SlotView::instance_id) {
             Some(other) if other == *id => continue,
+            // Of kin it only matters where another one would be launched.
+            Some(_) if whose != view.fleet => continue,
+            None if whose != view.fleet && !is_wanted => continue,
+            None if whose != view.fleet => kin(id, tag, view.fleet),
             Some(other) => {
                 format!("{id} says that it is {slot}, and so is {other}: terminate the one that nobody needs")
             }
-            None if known.is_some_and(|known| known.part.is_some()) => {
+            None if is_wanted => {
                 format!("{id} says that it is {slot}, which is known to be empty: terminate it if it does not go away")
             }
             None => format!("{id} says that it is {slot}, which is not wanted: terminate it, or make the pool larger"),
         };
         hold(draft, &thing(&slot.pool), format!("one instance for {slot}"), Reason::LeftOver, WaitingOn::Person(why));
     }
+}
+
+/// What to do about an instance that may have been ours before a ledger was lost.
+fn kin(id: &InstanceId, tag: &SlotTag, ours: &FleetUid) -> String {
+    let SlotTag { fleet, slot, .. } = tag;
+    format!(
+        "{id} says that it is {slot} of {fleet}, and this fleet is {ours}: where both are the same, tag it \
+         {FLEET}={ours}, and it is adopted; else terminate it, or give the pool or the Fleet another name"
+    )
 }
 
 pub fn standing(on: &Thing, reason: &Reason) -> Purpose {

@@ -11,7 +11,7 @@ use super::harm::Harm;
 use super::types::PlanInput;
 use crate::compile::seats::Seats;
 use crate::effect::marks::{CORDON, Mark};
-use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot};
+use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot, is_kin};
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::fleet::target::{Part, PoolTarget, Purpose};
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, SlotId};
@@ -37,7 +37,7 @@ pub struct View<'a> {
     pub pools: BTreeMap<&'a PoolName, PoolView<'a>>,
     /// Machines that change places, as far as that is not over: by the slot with the note.
     pub exchanges: Vec<(SlotId, Exchange)>,
-    /// Our instances that no slot explains, with why.
+    /// Our instances that no slot explains, and those of our kin.
     pub strays: Vec<(&'a InstanceId, &'a InstanceSeen)>,
     /// What the snapshot has and what the ledger knows of, where too much is missing to believe it.
     pub shrunk: Option<(Counts, Counts)>,
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         }
         let known: BTreeSet<&InstanceId> =
             pools.values().flat_map(|pool: &PoolView<'_>| &pool.slots).filter_map(SlotView::instance_id).collect();
-        let strays = finder.ours.values().flatten().copied();
+        let strays = finder.ours.values().flatten().copied().chain(kin(input, fleet));
         let strays =
             strays.filter(|(id, seen)| seen.state.is_live() && !known.contains(id) && !remembered.contains(id));
         let mut strays: Vec<_> = strays.collect();
@@ -122,9 +122,9 @@ impl<'a> View<'a> {
         Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, exchanges, strays, shrunk }
     }
 
-    /// Whether an instance says that it is in this slot, and nobody knows of it.
-    pub fn has_stray(&self, slot: &SlotId) -> bool {
-        self.strays.iter().any(|(_, seen)| seen.tag.as_ref().is_some_and(|tag| tag.slot == *slot))
+    /// An instance that says that it is in this slot, and of which nobody knows.
+    pub fn stray(&self, slot: &SlotId) -> Option<&'a InstanceId> {
+        self.strays.iter().find(|(_, seen)| seen.tag.as_ref().is_some_and(|tag| tag.slot == *slot)).map(|(id, _)| *id)
     }
 
     pub fn slots(&self) -> impl Iterator<Item = (&PoolView<'a>, &SlotView<'a>)> {
@@ -169,6 +169,15 @@ fn tagged<'a>(
         }
     }
     (ours, tokens)
+}
+
+/// Instances that may have been ours before a ledger was lost.
+fn kin<'a>(
+    input: &'a PlanInput,
+    fleet: &'a FleetUid,
+) -> impl Iterator<Item = (&'a InstanceId, &'a InstanceSeen)> + use<'a> {
+    let is = |seen: &InstanceSeen| seen.tag.as_ref().is_some_and(|tag| is_kin(fleet, &tag.fleet));
+    input.observed.cloud.instances.seen().iter().filter(move |(_, seen)| is(seen))
 }
 
 /// Too much of what we know of is missing: the answer is wrong, or something terrible happened. A terminated instance

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Wrong;
 use super::bench::Bench;
 use super::command::Act;
+use crate::effect::Ledger;
 use crate::effect::marks::HANDS_OFF;
 use crate::fleet::standing::Standing;
 use crate::ids::{InstanceType, TideName};
@@ -69,6 +70,12 @@ pub fn act(bench: &mut Bench, act: &Act) -> Said {
         }
         Act::DeleteObject { object } => {
             bench.sim.in_cluster(|cluster, now| cluster.delete_object(now, object))?;
+            nothing
+        }
+        Act::LoseLedger(identity) => {
+            bench.sim.aside(|state| state.ledger.put(&Ledger::default()));
+            bench.uid = identity.clone().unwrap_or_else(|| bench.uid.clone());
+            bench.door.iter().for_each(|door| door.be(&bench.uid));
             nothing
         }
         Act::Acceptance(secs) => {

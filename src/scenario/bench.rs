@@ -48,8 +48,9 @@ pub struct Bench {
     /// The plan of an operator who is slow.
     kept: Option<Looked>,
     base: PathBuf,
-    uid: FleetUid,
-    door: Option<Rc<dyn Door>>,
+    /// Who the fleet is where the ledger does not say.
+    pub uid: FleetUid,
+    pub door: Option<Rc<dyn Door>>,
     /// Through the simulator's own traits, whatever door there is.
     direct: bool,
 }
@@ -64,6 +65,8 @@ pub trait Door: std::fmt::Debug {
     fn cloud<'a>(&'a self, who: &'a dyn Operator, alone: bool) -> Box<dyn Cloud + 'a>;
     /// Whoever spoke is dead, and whoever comes next knows nothing.
     fn forget(&self);
+    /// Whoever comes next is of this fleet.
+    fn be(&self, fleet: &FleetUid);
     /// What went wrong on the way, and how often.
     fn struck(&self) -> Vec<(String, u64)>;
 }

@@ -50,7 +50,8 @@ struct Managed {
 /// Puts down who moved what. One that cannot be asked stays without a name: it is drift all the same.
 pub async fn put_down(wire: &Wire, target: &Target, nodes: &mut BTreeMap<NodeName, NodeSeen>) {
     let standing = &*target.standing;
-    let objects = standing.pools.iter().map(|(name, pool)| (name, pool_objects(standing, name, pool)));
+    let objects =
+        standing.pools.iter().map(|(name, pool)| (name, pool_objects(standing, standing.fleet.as_str(), name, pool)));
     let objects: BTreeMap<&PoolName, PoolObjects> = objects.collect();
     let moved = nodes.iter().filter(|(name, seen)| is_moved(target, &objects, name, seen));
     let moved: Vec<NodeName> = moved.map(|(name, _)| name.clone()).take(MOST).collect();
