@@ -23,7 +23,7 @@ use super::steps::held;
 use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
 use super::wish::{Wish, in_service, moves_away, moves_out, wish};
-use crate::effect::marks::is_starting;
+use crate::effect::marks::{Mark, is_starting};
 use crate::effect::tags::FLEET;
 use crate::effect::{Action, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
@@ -74,9 +74,13 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
     }
 }
 
-/// Whether something was approved before, and not done yet.
-fn is_approved(view: &View<'_>, effects: &Effects) -> bool {
-    view.input.ledger.head.approvals.values().any(|opened| effects.within(&opened.left).is_ok())
+/// Whether the move of a node that is closed was approved before, and is not done yet: whatever it was closed for, where
+/// somebody said yes to the version that it moves to.
+fn is_approved(view: &View<'_>, pool: &PoolView<'_>, mark: &Mark, effects: &Effects) -> bool {
+    let is_begun = mark.why == "replace" || mark.why == "cut";
+    view.input.ledger.head.approvals.values().any(|opened| {
+        effects.within(&opened.left).is_ok() && (is_begun || is_approved_now(view.input, opened, pool.name))
+    })
 }
 
 /// What a node needs that is to be moved and is not yet: until then it serves as any other.
@@ -146,7 +150,8 @@ fn each(
         on_the_way::follows(view, pool, slot, wish, before, draft);
         let Some(needs) = meanwhile(view, pool, slot, wish) else { continue };
         // What was emptied, for whatever, is not opened before a move that somebody said yes to.
-        let approved = || slot.mark.is_some() && is_approved(view, &wish.effects(&thing(pool.name)));
+        let effects = || wish.effects(&thing(pool.name));
+        let approved = || slot.mark.as_ref().is_some_and(|mark| is_approved(view, pool, mark, &effects()));
         let is_free = wish.consent() == Consent::Standing || approved();
         let goes = draft.courses.len() > before.0;
         let only_labels = slot.mark.is_none() && matches!(needs, Wish::Dress { remove_starting: false, .. });
