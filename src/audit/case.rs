@@ -6,7 +6,6 @@ use jiff::Timestamp;
 
 use super::dag::Dag;
 use super::pods::Pods;
-use crate::compile::seats::Seats;
 use crate::effect::marks::CORDON;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Subject};
 use crate::fleet::standing::{LoanSpec, PoolSpec, Standing, TermsSpec};
@@ -14,7 +13,7 @@ use crate::fleet::target::{Part, Purpose};
 use crate::fleet::tide::Phase;
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, StepId, TideName};
 use crate::observed::{InstanceSeen, NodeSeen, Observed, ReservationSeen, ReservationTag};
-use crate::plan::{Plan, PlanInput, Reason, Step};
+use crate::plan::{Plan, PlanInput, Reason, Seats, Step};
 
 /// How many of the waits for one thing are asked before all of them are: a course has fewer.
 const NEAR: usize = 8;
@@ -68,7 +67,7 @@ impl<'a> Case<'a> {
 
     fn index_seats(&mut self) {
         for name in self.input.target.pools.keys() {
-            let seats = Seats::of(&self.input.scene(), name);
+            let seats = self.input.seats(name);
             self.seats.insert(name, seats);
         }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::stands::Stands;
 use crate::compile::cuts;
 use crate::compile::seats::Scene;
+pub use crate::compile::seats::Seats;
 use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::PoolTarget;
@@ -104,8 +105,13 @@ impl PlanInput {
         self.target.handed_over(&cuts::seen(&self.scene()))
     }
 
+    /// Which slots of a pool are wanted. Planner, judge and status ask here.
+    pub fn seats(&self, pool: &PoolName) -> Seats {
+        Seats::of(&self.scene(), pool)
+    }
+
     /// What says which slots of a pool are wanted.
-    pub fn scene(&self) -> Scene<'_> {
+    fn scene(&self) -> Scene<'_> {
         let (cloud, cluster) = (&self.observed.cloud, &self.observed.cluster);
         Scene { target: &self.target, ledger: &self.ledger, cloud, cluster, now: self.now }
     }

@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::harm::Harm;
 use super::types::PlanInput;
-use crate::compile::seats::Seats;
 use crate::effect::marks::{CORDON, Mark};
 use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot, is_kin};
 use crate::fleet::standing::{PoolSpec, Standing};
@@ -222,7 +221,7 @@ struct Finder<'a, 'f> {
 impl<'a> Finder<'a, '_> {
     fn pool(&self, name: &'a PoolName, spec: &'a PoolSpec, target: &'a PoolTarget) -> PoolView<'a> {
         let known = self.input.ledger.pools.get(name);
-        let seats = Seats::of(&self.input.scene(), name);
+        let seats = self.input.seats(name);
         let beyond = known.iter().flat_map(|known| known.slots.range(target.nodes..)).map(|(index, _)| *index);
         let mut slots = Vec::new();
         for index in (0..target.nodes).chain(beyond) {
