@@ -5,8 +5,8 @@
 //! what belongs to nobody, comes off what the pool holds beyond all guarantees, and then off everybody's guarantee in
 //! proportion.
 //!
-//! That is what pods hold which no queue admitted; and of those that one did, the devices of claims, which Kueue counts
-//! only where its Configuration maps their class to a resource.
+//! That is what pods hold which no queue admitted; and of those that one did, the devices of claims that it does not count.
+//! Kueue 0.19 lets in work with claims only where its Configuration maps their class to a resource, and counts that.
 
 use std::collections::BTreeMap;
 

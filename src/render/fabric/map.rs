@@ -24,7 +24,7 @@ const LETTER: u32 = 6;
 
 const STYLE: &str = "\
 svg{font:10px system-ui,sans-serif;--ink:#1b1f24;--line:#8b949e;--paper:#fff;--box:#f3f5f7;--light:76%;background:var(--paper)}\
-@media(prefers-color-scheme:dark){svg{--ink:#e6edf3;--line:#6e7681;--paper:#0d1117;--box:#161b22;--light:34%}}\
+@media(prefers-color-scheme:dark){svg{--ink:#e6edf3;--line:#6e7681;--paper:#0d1117;--box:#161b22;--light:27%}}\
 text{fill:var(--ink)}.box{fill:var(--box);stroke:var(--line);stroke-width:.5}\
 .cell{fill:var(--paper);stroke:var(--line)}.pool{fill:hsl(var(--hue) 55% var(--light));stroke:var(--ink)}\
 .unused{stroke-dasharray:2 2}.foreign{fill:var(--line);opacity:.5}.bad{stroke:var(--ink);stroke-width:2}\
