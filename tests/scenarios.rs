@@ -60,6 +60,7 @@ scripts! {
     claimed_node_of_a_mixed_pool_disappears
     closed_by_somebody_stays_closed
     closed_for_its_removal_is_shown
+    closed_node_is_dressed_before_it_is_opened
     cohort_move_is_staged
     converged_means_that_the_gpus_are_there
     crash_after_each_effect

@@ -254,11 +254,12 @@ fn open_again(arguments: &UndrainArguments) -> Result<u8, u8> {
     let options = Options { only_node: Some(name.clone()), ..Options::default() };
     let input = session.input(&options)?;
     let (made, audited) = judged(&input)?;
-    let lets_go = |action: &Action| {
-        matches!(
+    let lets_go = |action: &Action| match action {
+        Action::Cluster(action) => matches!(
             action,
-            Action::Cluster(ClusterAction::Uncordon { .. } | ClusterAction::Resume { .. }) | Action::Await(_)
-        )
+            ClusterAction::Dress { .. } | ClusterAction::Uncordon { .. } | ClusterAction::Resume { .. }
+        ),
+        action => matches!(action, Action::Await(_)),
     };
     if !made.steps.is_empty() && made.steps.iter().all(|step| lets_go(&step.action)) {
         apply::walk(&session, &input, &made, &audited, None, &stop::listen())?;

@@ -139,10 +139,10 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         return None;
     }
     let outdated = is_outdated(view, pool, slot);
-    // Closed for a person who has what they wanted: unless it moves on the way, it serves first, and is then like any
-    // other.
+    // Closed for a person who has what they wanted: unless it moves on the way, it serves first, labelled before it is
+    // opened, and is then like any other.
     if slot.mark.as_ref().is_some_and(|mark| mark.why == DRAIN) {
-        return Some(if outdated { moves_on(pool) } else { Wish::Free });
+        return if outdated { Some(moves_on(pool)) } else { in_service(view, pool, slot) };
     }
     if let Some(found) = layout::misfit(pool, node).filter(|_| slot.is_existing()) {
         return Some(Wish::Misfit { found });
