@@ -51,6 +51,7 @@ scripts! {
     breaker_stops_mass_quarantine
     budget_is_kept_in_a_drain
     budget_lets_one_go_at_a_time
+    budget_that_blocks_holds_a_drain
     budget_that_blocks_keeps_the_quota
     budget_that_is_used_up_names_who_uses_it
     budget_that_never_allows_is_named
@@ -71,6 +72,7 @@ scripts! {
     cut_by_hand_is_not_the_tides
     cut_by_somebody_else_is_named
     cut_follows_its_file
+    cut_that_fails_is_ordered_again
     dead_node_is_replaced
     dead_node_is_replaced_over_the_limit
     declared_fabric_is_written_to_its_nodes
@@ -145,8 +147,11 @@ scripts! {
     lent_nodes_are_updated_on_the_way
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
+    loan_of_a_night_ends_before_morning
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
+    lost_ledger_is_found_again_by_its_tags
+    lost_ledger_of_a_fleet_with_another_name
     low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody
     lowered_quota_of_a_same_cut_loan_waits
