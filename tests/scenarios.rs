@@ -51,6 +51,7 @@ scripts! {
     breaker_stops_mass_quarantine
     budget_is_kept_in_a_drain
     budget_lets_one_go_at_a_time
+    budget_that_blocks_holds_a_drain
     budget_that_blocks_keeps_the_quota
     budget_that_is_used_up_names_who_uses_it
     budget_that_never_allows_is_named
@@ -61,6 +62,7 @@ scripts! {
     closed_by_somebody_stays_closed
     closed_for_its_removal_is_shown
     closed_node_is_dressed_before_it_is_opened
+    closed_node_is_updated_before_it_is_opened
     cohort_move_is_staged
     converged_means_that_the_gpus_are_there
     crash_after_each_effect
@@ -71,6 +73,7 @@ scripts! {
     cut_by_hand_is_not_the_tides
     cut_by_somebody_else_is_named
     cut_follows_its_file
+    cut_that_fails_is_ordered_again
     dead_node_is_replaced
     dead_node_is_replaced_over_the_limit
     declared_fabric_is_written_to_its_nodes
@@ -113,9 +116,11 @@ scripts! {
     frozen_pool_holds_a_loan_of_quota
     frozen_pool_lends_nothing
     gang_beside_the_queues_is_asked_to_save
+    gang_beside_the_queues_leaves_two_nodes
     gang_comes_back_on_new_nodes
     gang_goes_in_one_hour
     gang_that_could_never_start_again_is_named
+    gang_that_waits_is_counted_once
     gang_waits_for_a_whole_leaf
     gang_waits_for_its_last_node
     gangs_wider_than_the_budget_move_alone
@@ -123,6 +128,7 @@ scripts! {
     grow
     guard_calls_back_what_it_lent
     guard_stops_lending
+    guard_that_is_silent_for_a_moment
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
     higher_tier_takes_a_place
@@ -142,8 +148,11 @@ scripts! {
     lent_nodes_are_updated_on_the_way
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
+    loan_of_a_night_ends_before_morning
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
+    lost_ledger_is_found_again_by_its_tags
+    lost_ledger_of_a_fleet_with_another_name
     low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody
     lowered_quota_of_a_same_cut_loan_waits
@@ -209,13 +218,17 @@ scripts! {
     same_cut_loan_becomes_smaller
     same_cut_loan_goes_to_another_borrower
     same_cut_loan_is_reclaimed
+    same_cut_loan_keeps_its_work_in_a_shrink
     second_apply_does_nothing
     service_moves_through_a_layout_change
     short_of_its_promise_is_asked_to_save
+    shrink_at_night_leaves_lent_work_alone
     shrink_before_they_join
+    shrink_costs_one_gang_and_not_two
     shrink_takes_the_emptiest_place
     shrink_too_much_waits_for_approval
     shrink_within_the_hourly_budget
+    sick_node_goes_with_a_shrink
     sick_node_is_booted_then_replaced
     silent_machine_of_somebody_else
     silent_node_is_given_up_by_whoever_comes_next

@@ -27,7 +27,7 @@ pub struct Arguments {
 
 /// What the file is, so that no other JSON is taken for it.
 const KIND: &str = "tidewright-input";
-const FORMAT_VERSION: &str = "1.0";
+const FORMAT_VERSION: &str = "2.0";
 
 #[derive(Serialize, Deserialize)]
 struct Saved {
@@ -102,7 +102,7 @@ mod tests {
             (&text[..text.len() / 2], "cut short"),
             ("{}", "no saved input"),
             ("kind: Fleet", "no saved input"),
-            (&text.replace("\"format_version\":\"1.0\"", "\"format_version\":\"2.0\""), "2.0"),
+            (&text.replace("\"format_version\":\"2.0\"", "\"format_version\":\"1.0\""), "1.0"),
             (&text.replace("\"now\"", "\"then\""), "damaged"),
         ] {
             assert!(load(text).err().unwrap().contains(says), "{says}");

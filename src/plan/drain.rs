@@ -395,16 +395,18 @@ pub(super) fn promised(view: &View<'_>, workload: &WorkloadSeen, pressure: Press
     (until > view.now).then_some(until)
 }
 
-/// Which pods may be evicted in this plan, gang by gang and then all that stand for themselves, and the budget that keeps
-/// the others.
+/// Pods that leave by one step: those of a gang, or all that stand for themselves.
+type Leaving<'a> = (Option<Gang<'a>>, Vec<&'a PodSeen>);
+
+/// Which pods may be evicted in this plan, and the budget that keeps the others.
 fn evict<'a>(
     view: &View<'a>,
     allowance: &mut Allowance,
     load: &Load<'a>,
     pressure: Pressure,
-) -> (Vec<(Option<Gang<'a>>, Vec<&'a PodSeen>)>, Option<NamespacedName>) {
+) -> (Vec<Leaving<'a>>, Option<NamespacedName>) {
     let force = pressure.deadline.is_some_and(|deadline| view.now >= deadline);
-    let (mut chosen, mut left): (Vec<(Option<Gang<'a>>, Vec<&'a PodSeen>)>, _) = (Vec::new(), None);
+    let (mut chosen, mut left): (Vec<Leaving<'a>>, _) = (Vec::new(), None);
     let gangs = load.gangs.iter().map(|gang| (Some(*gang), view.harm.pods_of(*gang).to_vec()));
     for (gang, mut pods) in gangs.chain(load.singles.iter().map(|pod| (None, vec![*pod]))) {
         pods.retain(|pod| pod.terminating.is_none());

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 
 use super::*;
-use crate::compile::compile;
 use crate::effect::{CloudAction, ClusterAction, LedgerChange, Part, Recall, Subject};
 use crate::fleet::Target;
 use crate::fleet::testing::{at, fleet_in};
@@ -124,13 +123,19 @@ impl Clock for Still {
     }
 }
 
+/// What the target means, with nothing beside it in the cluster, in the name of the fleet's identity.
+fn compiled(input: &PlanInput) -> Desired {
+    let owner = Some(input.fleet.clone());
+    compile_beside(&input.target, &Beside { owner, ..Beside::of(&input.observed.cluster, 0) })
+}
+
 #[test]
 fn a_round_is_of_the_clocks_instant_and_looks_a_day_ahead() {
     let still = Still::at(NIGHT, Ledger::default());
     let input = still.input(&Options::default()).unwrap();
     assert_eq!((input.now, input.fleet.as_str()), (at(NIGHT), "new"));
     assert!(matches!(input.target.tides["nightly"], Phase::Low { .. }));
-    assert_eq!(input.desired, compile(&input.target));
+    assert_eq!(input.desired, compiled(&input));
     assert_eq!(*still.asked.borrow(), [input.target.clone(), input.target.clone()]);
     let instants: Vec<String> = input.upcoming.iter().map(|(at, _)| at.to_string()).collect();
     assert_eq!(
@@ -153,7 +158,7 @@ fn another_instant_changes_what_is_wanted_and_not_what_is_seen() {
     let input = Still::at(NOON, Ledger::default()).input(&options).unwrap();
     assert_eq!(input.now, at(NIGHT));
     assert!(matches!(input.target.tides["nightly"], Phase::Low { .. }));
-    assert_eq!(input.desired, compile(&input.target));
+    assert_eq!(input.desired, compiled(&input));
     assert_eq!(input.upcoming.first().map(|(at, _)| *at), Some(at("2026-06-09T05:45-07:00")));
     assert_eq!(input.observed.cloud.instances.at(), at(NOON));
     assert_eq!((input.only, input.revision.as_deref()), (vec![Thing::Fleet], Some("abc")));
