@@ -1,9 +1,10 @@
-//! Machines of a cloud that change places: two and two, of one kind, both empty.
+//! Machines of a cloud that change places: two and two, of one kind, once both are empty.
 //!
 //! Nobody can tell EC2 where to put a machine, but which pool it serves is only labels, taints and our memory, where both
 //! pools make and cut their machines alike. Each of the two is emptied as an update empties a node, within its pool's
-//! budget and windows; then the ledger has them change places (`effect::exchange`), and their labels follow from that. Who
-//! is whose partner is decided last, among those that budgets and gates let through.
+//! budget and windows, those with work under `--defragment` only; a plan that finds both empty has the ledger let them change
+//! places (`effect::exchange`), and their labels follow from that. Who is whose partner is decided last, among those that
+//! budgets and gates let through.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +94,9 @@ pub(super) fn couple(trades: &[Trade], view: &View<'_>, draft: &mut Draft) {
         match waiting.get_mut(&back).filter(|known| !known.is_empty()).map(|known| known.remove(0)) {
             Some(partner) => {
                 let places = place(draft, partner).zip(place(draft, trade));
-                if let Some(places) = places {
+                // Before work has left, a plan only sends it away: whether it did is what the next one reads.
+                let are_empty = [partner, trade].iter().all(|one| is_empty(view, &one.node));
+                if let Some(places) = places.filter(|_| are_empty) {
                     change_places(draft, (partner, trade), places);
                 }
             }
@@ -191,6 +194,11 @@ pub fn finished_by(view: &View<'_>, slot: &SlotId) -> Option<StepId> {
 
 fn over_id(slot: &SlotId, generation: u32) -> StepId {
     step_id("exchange-over", slot, generation)
+}
+
+/// Nothing is on it, or all of that is about to be gone.
+fn is_empty(view: &View<'_>, node: &NodeName) -> bool {
+    view.harm.pods_on(node).iter().all(|pod| view.harm.is_leaving(pod))
 }
 
 fn is_trade(reason: &Reason) -> bool {
