@@ -45,6 +45,8 @@ fn main() {
     let size = pages.whole.len();
     println!("{NODES} nodes of {:.1} KiB, {:.0} MiB", size as f64 / NODES as f64 / 1024.0, mib(size as u64));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    // A client has a task of its own from the moment that it is made.
+    let _inside = runtime.enter();
     let reads: [(&str, &dyn Fn() -> usize); 4] = [
         ("typed", &|| runtime.block_on(typed(client(&pages, false)))),
         ("typed, paged", &|| runtime.block_on(paged(client(&pages, false)))),

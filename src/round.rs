@@ -9,17 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::compile::seats::Scene;
 use crate::compile::{Beside, compile_beside, cuts, staged};
 use crate::effect::marks::CORDON;
 use crate::effect::{Action, CloudAction, Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::handing::Cuts;
 use crate::fleet::target::PoolTarget;
+use crate::fleet::tide::Phase;
 use crate::fleet::{Change, Fleet, Recalls, Target, seating};
 use crate::ids::{FleetUid, NamespacedName, NodeName, PoolName, ReservationName, SlotId, TideName, Uid};
 use crate::observed::{CloudSeen, ClusterSeen, Observed, Sample};
 use crate::plan::tide::guard_says;
 use crate::plan::view::LISTED_WITHIN;
-use crate::plan::{PlanInput, plan};
+use crate::plan::{Closed, PlanInput, plan};
 use crate::provider::{Cloud, Meter, ProviderError, World};
 
 /// What a person may ask for beside the fleet itself.
@@ -67,13 +69,15 @@ pub async fn input(
     let target = Target { standing: asked.standing, ..target };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = known.transitions_with(now, tomorrow, &recalls);
-    let cuts = cuts::seen(&target, &ledger, &cluster, now);
+    let cuts = cuts::seen(&Scene { target: &target, ledger: &ledger, cloud: &cloud, cluster: &cluster, now });
     let target = target.seated(&cuts);
     let upcoming = seated(&target, upcoming, &cuts);
     let promised = known.promised(&target, &cuts);
     let slots = ledger.pools.values().flat_map(|pool| pool.slots.values());
     let counted_on = slots.filter(|slot| slot.instance.is_some() || slot.node.is_some()).count();
-    let mut desired = compile_beside(&promised, &Beside::of(&cluster, counted_on));
+    let uid = ledger.head.fleet.as_ref().unwrap_or(uid);
+    let beside = Beside { owner: Some(uid.clone()), ..Beside::of(&cluster, counted_on) };
+    let mut desired = compile_beside(&promised, &beside);
     staged::stage(&mut desired, &cluster);
     let target = Target { quotas: promised.quotas, ..target };
     let in_force = ledger.head.recalled.iter().filter(|(tide, recall)| !fleet.recall_is_over(tide, recall.at, now));
@@ -81,7 +85,7 @@ pub async fn input(
     let rehearsed = world.cluster.rehearse(&moved(&desired, &cluster)).await;
     let refused = world.cluster.rehearse_evictions(&leaving(&cluster)).await;
     let input = PlanInput {
-        fleet: ledger.head.fleet.clone().unwrap_or_else(|| uid.clone()),
+        fleet: uid.clone(),
         now,
         upcoming,
         desired,
@@ -197,22 +201,30 @@ fn ask_back(
 }
 
 /// Tides that are low by the clock, have lent nothing, and may not begin: for those the tide stays high. One that lends
-/// already is turned by the plan, which remembers it. A sample is as old as it is now, whatever instant is asked for.
+/// already is turned by the plan, which remembers it, and stays turned whatever the guard says later. A sample is as old
+/// as it is now, whatever instant is asked for.
 fn closed(
     fleet: &Fleet,
     ledger: &Ledger,
     guards: &BTreeMap<TideName, Option<Sample>>,
     (now, seen): (Timestamp, Timestamp),
     recalls: &mut Recalls,
-) -> BTreeMap<TideName, String> {
+) -> BTreeMap<TideName, Closed> {
     let mut closed = BTreeMap::new();
-    for (name, tide) in &fleet.tides {
-        let Some(guard) = tide.guard.as_ref().filter(|_| !ledger.head.lending.contains_key(name)) else { continue };
+    let is_turned = |name: &TideName| {
+        ledger.head.recalled.get(name).is_some_and(|recall| !fleet.recall_is_over(name, recall.at, now))
+    };
+    let is_guarded = |name: &TideName| !ledger.head.lending.contains_key(name) && !is_turned(name);
+    for (name, tide) in fleet.tides.iter().filter(|(name, _)| is_guarded(name)) {
+        let Some(guard) = &tide.guard else { continue };
         let Some((start, _)) = tide.calendar(now, now).low_at(now) else { continue };
         if let Err(why) = guard_says(guard, guards.get(name).and_then(Option::as_ref), seen) {
             // Turned as it began, it lends nothing at all.
             recalls.insert(name.clone(), start);
-            closed.insert(name.clone(), why);
+            // In its last hour it would lend nothing more in any case.
+            if let Phase::Low { reclaim_at } = tide.phase_at(now) {
+                closed.insert(name.clone(), Closed { why, reclaim_at });
+            }
         }
     }
     closed

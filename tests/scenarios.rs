@@ -67,6 +67,7 @@ scripts! {
     crash_before_each_effect
     crash_in_a_roll_out_and_a_day
     cut_behind_a_drain
+    cut_by_hand_is_not_the_tides
     cut_by_somebody_else_is_named
     cut_follows_its_file
     dead_node_is_replaced
@@ -164,6 +165,7 @@ scripts! {
     only_failed_orders_count
     owner_takes_back_what_it_lent
     pod_comes_after_the_cordon
+    pods_that_find_no_place_are_named
     policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends
     quarantine_ends_with_its_node

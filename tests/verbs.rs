@@ -104,7 +104,12 @@ fn a_part_that_the_fleet_does_not_have_is_answered_with_the_near_one() {
         (vec!["return", "nothing"], "not in quarantine"),
         (vec!["drain", "nothing"], "no node `nothing`"),
         (vec!["drain", "nothing", "--reason", " "], "needs a reason"),
+        (vec!["drain", "nothing", "--output", "json"], "`drain` has no output `json`"),
         (vec!["undrain", "nothing"], "is not drained; no node is"),
+        (
+            vec!["sim", "advance", "tomorrow"],
+            "a length of time such as 90s, 45m, 2h, 7d or 1h30m, or a time such as 07:00",
+        ),
         (vec!["tide", "recall", "nihgtly"], "did you mean `nightly`?"),
     ] {
         let Answer { code, out, err } = run(directory.path(), &arguments);

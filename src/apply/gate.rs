@@ -294,6 +294,7 @@ fn only_notes(action: &Action) -> bool {
             | LedgerChange::Purchased { .. }
             | LedgerChange::PurchaseRefused { .. }
             | LedgerChange::Lending { .. }
+            | LedgerChange::Silent { .. }
             | LedgerChange::Lent { .. }
             | LedgerChange::Closed { .. }
             | LedgerChange::Forgotten { .. }

@@ -7,11 +7,11 @@ use jiff::SignedDuration;
 use super::Found;
 use super::case::{Case, slot};
 use super::slots::{is_resend, launches};
-use crate::effect::{Action, CloudAction, Fact, LaunchRequest, ReserveRequest, Subject};
+use crate::effect::{Action, CloudAction, Fact, LaunchRequest, ReserveRequest, Subject, is_kin};
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::Manage;
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
-use crate::ids::{PoolName, ReservationId, ReservationName, Token};
+use crate::ids::{FleetUid, PoolName, ReservationId, ReservationName, Token};
 use crate::observed::{InstanceSeen, InstanceState, Market, ReservationSeen, ReservationState};
 
 const HOLDS: &str = "a reservation is not oversubscribed";
@@ -300,6 +300,7 @@ fn wrong_to_make(case: &Case<'_>, request: &ReserveRequest, spec: &ReservationSp
 }
 
 fn is_tagged(case: &Case<'_>, seen: &ReservationSeen, name: &ReservationName) -> bool {
-    let tag = seen.tag.as_ref().filter(|tag| tag.fleet == *case.fleet() && tag.reservation == *name);
+    let ours = |whose: &FleetUid| whose == case.fleet() || is_kin(case.fleet(), whose);
+    let tag = seen.tag.as_ref().filter(|tag| ours(&tag.fleet) && tag.reservation == *name);
     tag.is_some() && seen.state != ReservationState::Ended
 }

@@ -7,14 +7,13 @@ use jiff::Timestamp;
 use super::dag::Dag;
 use super::pods::Pods;
 use crate::effect::marks::CORDON;
-use crate::effect::seats::Seats;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Subject};
 use crate::fleet::standing::{LoanSpec, PoolSpec, Standing, TermsSpec};
 use crate::fleet::target::{Part, Purpose};
 use crate::fleet::tide::Phase;
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, StepId, TideName};
 use crate::observed::{InstanceSeen, NodeSeen, Observed, ReservationSeen, ReservationTag};
-use crate::plan::{Plan, PlanInput, Reason, Step};
+use crate::plan::{Plan, PlanInput, Reason, Seats, Step};
 
 /// How many of the waits for one thing are asked before all of them are: a course has fewer.
 const NEAR: usize = 8;
@@ -67,16 +66,8 @@ impl<'a> Case<'a> {
     }
 
     fn index_seats(&mut self) {
-        for (name, target) in &self.input.target.pools {
-            let size = self.pool(name).and_then(|pool| pool.size);
-            let seats = Seats::of(
-                target,
-                size,
-                self.pool_ledger(name),
-                self.seen(),
-                &self.input.ledger.head.frozen,
-                self.now(),
-            );
+        for name in self.input.target.pools.keys() {
+            let seats = self.input.seats(name);
             self.seats.insert(name, seats);
         }
     }

@@ -30,6 +30,10 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             let guarded = case.standing().tides.get(tide).is_some_and(|tide| tide.guard.is_some());
             require(guarded, || format!("{tide} has no guard: only a person turns it"))
         }
+        LedgerChange::Silent { tide, since } => {
+            let answers = case.seen().guards.get(tide).is_some_and(Option::is_some);
+            require(since.is_none() == answers, || format!("the guard of {tide} is told to be what it is not"))
+        }
         LedgerChange::Lent { tide, lent: Some(lent) } => {
             let is_turned = case.input.gone.contains(tide) || case.input.cut_short.contains(tide);
             let has_document = case.standing().tides.contains_key(tide) && !is_turned;

@@ -7,11 +7,11 @@ use rust_decimal::Decimal;
 use super::Found;
 use super::case::Case;
 use super::slots::{is_resend, launches};
-use crate::effect::{Action, CloudAction, Fact, LaunchRequest, Outcome, PurchaseRequest, Subject};
+use crate::effect::{Action, CloudAction, Fact, LaunchRequest, Outcome, PurchaseRequest, Subject, is_kin};
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::{Approval, Manage};
 use crate::fleet::standing::{BlockSpec, PoolSpec, ReservationSpec, TermsSpec};
-use crate::ids::{InstanceId, OfferingId, ReservationName};
+use crate::ids::{FleetUid, InstanceId, OfferingId, ReservationName};
 use crate::observed::{InstanceState, Market, OfferingSeen, ReservationState};
 
 const HOURLY: &str = "on-demand and spot nodes keep the hourly limit";
@@ -149,7 +149,8 @@ fn not_bought(case: &Case<'_>, request: &PurchaseRequest, spec: &ReservationSpec
         return Err("the reservations were not read, and it may be there".into());
     }
     let there = seen.iter().find(|(_, seen)| {
-        let tagged = seen.tag.as_ref().is_some_and(|tag| tag.fleet == *case.fleet() && tag.reservation == *name);
+        let ours = |whose: &FleetUid| whose == case.fleet() || is_kin(case.fleet(), whose);
+        let tagged = seen.tag.as_ref().is_some_and(|tag| ours(&tag.fleet) && tag.reservation == *name);
         let by_offer = seen.offering.as_ref() == Some(&request.offering);
         seen.state != ReservationState::Ended && (by_offer || (tagged && request.extends.is_none()))
     });

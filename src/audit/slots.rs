@@ -8,9 +8,9 @@ use jiff::SignedDuration;
 use super::Found;
 use super::case::Case;
 use crate::effect::marks::{GPU_COUNT, MIG_CONFIG};
-use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, Slot, Subject, token};
+use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, Slot, Subject, is_kin, token};
 use crate::fleet::pool::Source;
-use crate::ids::{InstanceId, NodeName, SlotId};
+use crate::ids::{FleetUid, InstanceId, NodeName, SlotId};
 use crate::observed::{InstanceSeen, InstanceState, Market, NodeSeen};
 use crate::plan::Step;
 
@@ -79,11 +79,12 @@ pub fn one_slot_one_instance(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-/// The live instances that carry a slot's tag, whatever the ledger says.
+/// The live instances that carry a slot's tag, ours or our kin's, whatever the ledger says.
 fn tagged<'a>(case: &Case<'a>) -> BTreeMap<&'a SlotId, Vec<&'a InstanceId>> {
     let mut tagged: BTreeMap<&SlotId, Vec<&InstanceId>> = BTreeMap::new();
     for (id, seen) in case.seen().cloud.instances.seen() {
-        if let Some(tag) = seen.tag.as_ref().filter(|tag| tag.fleet == *case.fleet())
+        let ours = |whose: &FleetUid| whose == case.fleet() || is_kin(case.fleet(), whose);
+        if let Some(tag) = seen.tag.as_ref().filter(|tag| ours(&tag.fleet))
             && seen.state.is_live()
             // One that serves another slot since a rename is found by the ledger.
             && case.slot_of_instance(id).is_none_or(|slot| *slot == tag.slot)

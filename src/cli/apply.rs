@@ -347,7 +347,7 @@ pub fn walk(
 ) -> Result<Report, u8> {
     let patience =
         Patience { per_wait: PER_WAIT, total: None, poll: POLL, concurrency: CONCURRENCY, stop: stop.as_ref() };
-    let mut bars = Bars::new(made, session.fleet.time_zone.zone());
+    let mut bars = Bars::new(made, session.fleet.time_zone.zone(), stop);
     let digest = approval.map(|approval| &approval.plan);
     let mut tell = |event| bars.tell(&event);
     let walked = block_on(apply::apply(audited, input, digest, session.world(), &patience, &mut tell));

@@ -7,6 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
 
 use super::talk;
+use crate::apply::StopSignal;
 use crate::ids::StepId;
 use crate::plan::Plan;
 use crate::render::progress;
@@ -20,6 +21,7 @@ pub struct Bars<'a> {
     zone: TimeZone,
     progress: Progress,
     terminal: Option<Terminal>,
+    stop: &'a StopSignal,
 }
 
 struct Terminal {
@@ -35,16 +37,18 @@ impl std::fmt::Debug for Bars<'_> {
 }
 
 impl<'a> Bars<'a> {
-    pub fn new(plan: &'a Plan, zone: TimeZone) -> Self {
+    pub fn new(plan: &'a Plan, zone: TimeZone, stop: &'a StopSignal) -> Self {
         // Where nothing can be drawn over, as with TERM=dumb, bars would be nothing at all.
         let terminal = std::io::stderr().is_terminal().then(|| Terminal::new(plan.steps.len()));
         let terminal = terminal.filter(|terminal| !terminal.all.is_hidden());
-        Self { plan, zone, progress: Progress::of(plan), terminal }
+        Self { plan, zone, progress: Progress::of(plan), terminal, stop }
     }
 
     pub fn tell(&mut self, event: &Event) {
         self.progress.push(event);
-        let line = progress::line(event, self.plan, &self.zone);
+        // What is left waiting by a stop is told at the end, all of it together.
+        let is_left = matches!(event.kind, EventKind::Waiting { .. }) && self.stop.is_asked();
+        let line = progress::line(event, self.plan, &self.zone).filter(|_| !is_left);
         match &mut self.terminal {
             None => line.iter().for_each(|line| talk(line)),
             Some(terminal) => terminal.show(event, line, progress::happened(event, self.plan), &self.progress),
@@ -55,6 +59,9 @@ impl<'a> Bars<'a> {
         if let Some(terminal) = &self.terminal {
             terminal.running.values().for_each(ProgressBar::finish_and_clear);
             terminal.total.finish_and_clear();
+        }
+        if self.stop.is_asked() {
+            progress::unfinished(&self.progress, self.plan).iter().for_each(|left| talk(left));
         }
     }
 }

@@ -83,7 +83,12 @@ enum End {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> u8 {
-    if let Err(code) = common.one_of("drain", &[Output::Human, Output::Json]) {
+    // What is carried out is told; only what would be is a document.
+    let (named, formats): (&str, &[Output]) = match arguments.dry_run {
+        true => ("drain --dry-run", &[Output::Human, Output::Json]),
+        false => ("drain", &[Output::Human]),
+    };
+    if let Err(code) = common.one_of(named, formats) {
         return code;
     }
     drain(arguments, common).unwrap_or_else(|code| code)

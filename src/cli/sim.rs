@@ -131,7 +131,9 @@ impl FromStr for Span {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
         match text.contains(':').then(|| Time::strptime("%H:%M", text)) {
-            None => length(text).map(Self::By),
+            None => length(text)
+                .map(Self::By)
+                .map_err(|Malformed(why)| Malformed(format!("{why}, or a time such as 07:00"))),
             Some(Ok(time)) => Ok(Self::To(time)),
             Some(Err(_)) => Err(Malformed("expected a time such as 07:00, or a length such as 6h".into())),
         }

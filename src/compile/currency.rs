@@ -165,6 +165,15 @@ pub fn worths(target: &Target) -> holds::Resources {
     found
 }
 
+/// What all of these are worth together.
+pub fn worth(target: &Target, held: &holds::Resources) -> u64 {
+    if held.is_empty() {
+        return 0;
+    }
+    let worths = worths(target);
+    held.iter().map(|(resource, amount)| amount * worths.get(resource).copied().unwrap_or(0)).sum()
+}
+
 pub fn flavor() -> Object {
     Object::new(ObjectKey::cluster(ObjectKind::ResourceFlavor, FLAVOR), json!({"spec": {}}))
 }

@@ -5,31 +5,63 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::gpus;
+use super::seats::{Scene, Seats};
 use crate::effect::marks::{CORDON, HANDS_OFF, MIG_CONFIG, Mark, PLUGIN_CONFIG, is_starting};
 use crate::effect::{Freeze, LaidOut, Ledger, Scope, allocatable_is};
-use crate::fleet::Target;
 use crate::fleet::handing::{CutSeen, Cuts};
-use crate::ids::{InstanceId, LayoutName, NodeName, WorkloadUid};
+use crate::ids::{InstanceId, LayoutName, NodeName, PoolName, WorkloadUid};
 use crate::observed::{ClusterSeen, NodeSeen};
 
-/// The cuts of the nodes of pools that tides lend from and cut anew.
-pub fn seen(target: &Target, ledger: &Ledger, cluster: &ClusterSeen, now: Timestamp) -> Cuts {
-    let standing = &target.standing;
-    let nodes = cluster.nodes.seen();
-    let mut recut = standing.pools.iter().filter(|(name, _)| standing.is_recut(name)).peekable();
+/// What each gang on each node, or pod by itself, would lose.
+pub type Units<'a> = BTreeMap<&'a NodeName, BTreeMap<&'a str, u64>>;
+
+/// The cuts of the nodes of pools that tides lend from and cut anew, by the places that their slots take.
+pub fn seen(scene: &Scene<'_>) -> Cuts {
+    let standing = &scene.target.standing;
+    let mut recut = standing.pools.keys().filter(|name| standing.is_recut(name)).peekable();
     if recut.peek().is_none() {
         return Cuts::new();
     }
-    let mut work = work(cluster, now);
-    let mut units = units(cluster, now);
-    let by_instance: BTreeMap<&InstanceId, (&NodeName, &NodeSeen)> =
-        nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node)))).collect();
-    let pools = recut.map(|(name, pool)| {
-        let layouts = gpus::laid_out(standing, name, pool);
+    let nodes = Nodes::of(scene);
+    let pools = recut.map(|name| {
+        let cuts = nodes.cuts(scene, name);
+        (name.clone(), Seats::among(scene, name, &cuts).placed(cuts))
+    });
+    pools.collect()
+}
+
+/// The cuts of one such pool by its slots; nothing of any other.
+pub fn of_pool(scene: &Scene<'_>, name: &PoolName) -> BTreeMap<u32, CutSeen> {
+    match scene.target.standing.is_recut(name) {
+        true => Nodes::of(scene).cuts(scene, name),
+        false => BTreeMap::new(),
+    }
+}
+
+/// The nodes of a snapshot, with what is on them.
+struct Nodes<'a> {
+    by_instance: BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>,
+    work: BTreeMap<&'a NodeName, BTreeMap<String, u64>>,
+    units: Units<'a>,
+}
+
+impl<'a> Nodes<'a> {
+    fn of(scene: &Scene<'a>) -> Self {
+        let nodes = scene.cluster.nodes.seen().iter();
+        let by_instance = nodes.filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node)))).collect();
+        let (cluster, now) = (scene.cluster, scene.now);
+        Self { by_instance, work: work(cluster, now), units: units(cluster, now) }
+    }
+
+    fn cuts(&self, scene: &Scene<'_>, name: &PoolName) -> BTreeMap<u32, CutSeen> {
+        let Some(pool) = scene.target.standing.pools.get(name) else { return BTreeMap::new() };
+        let (nodes, ledger) = (&scene.cluster.nodes, scene.ledger);
+        let layouts = gpus::laid_out(&scene.target.standing, name, pool);
         let slots = ledger.pools.get(name).into_iter().flat_map(|known| &known.slots);
         let slots = slots.filter_map(|(index, slot)| {
-            let claimed = slot.node.as_ref().and_then(|node| nodes.get_key_value(node));
-            let node = claimed.or_else(|| by_instance.get(slot.instance.as_ref()?).copied());
+            let claimed = slot.node.as_ref().and_then(|node| nodes.seen().get_key_value(node));
+            let node = claimed.or_else(|| self.by_instance.get(slot.instance.as_ref()?).copied());
+            let units = |name| self.units.get(name).into_iter().flatten().map(|(unit, lost)| ((*unit).into(), *lost));
             let seen = match node {
                 Some((name, node)) => CutSeen {
                     layout: current(&layouts, node).cloned(),
@@ -38,20 +70,17 @@ pub fn seen(target: &Target, ledger: &Ledger, cluster: &ClusterSeen, now: Timest
                     fresh: is_starting(node) || (slot.node.is_some() && is_never_cut(node)),
                     kept: is_kept(ledger, name, node),
                     out: ledger.head.quarantined.contains_key(name) || ledger.head.drains.contains_key(name),
-                    work: work.remove(name).unwrap_or_default(),
-                    units: units.remove(name).into_iter().flatten().map(|(unit, lost)| (unit.into(), lost)).collect(),
+                    work: self.work.get(name).cloned().unwrap_or_default(),
+                    units: units(name).collect(),
                 },
                 // What one read does not show may well be there, as it was.
-                None if slot.is_something() && cluster.nodes.gap().is_some() => {
-                    CutSeen { closed: true, ..CutSeen::default() }
-                }
+                None if slot.is_something() && nodes.gap().is_some() => CutSeen { closed: true, ..CutSeen::default() },
                 None => return None,
             };
             Some((*index, seen))
         });
-        (name.clone(), slots.collect())
-    });
-    pools.collect()
+        slots.collect()
+    }
 }
 
 /// What each queue's work on each node would lose, in GPU-seconds: a gang goes as a whole, so it counts whole.
@@ -72,8 +101,8 @@ fn work(cluster: &ClusterSeen, now: Timestamp) -> BTreeMap<&NodeName, BTreeMap<S
 }
 
 /// What each gang on a node, or pod by itself, would lose if it had to go: a gang counts whole on each of its nodes.
-fn units(cluster: &ClusterSeen, now: Timestamp) -> BTreeMap<&NodeName, BTreeMap<&str, u64>> {
-    let mut found: BTreeMap<&NodeName, BTreeMap<&str, u64>> = BTreeMap::new();
+pub fn units(cluster: &ClusterSeen, now: Timestamp) -> Units<'_> {
+    let mut found = Units::new();
     let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
     for pod in cluster.pods.seen().iter().filter(|pod| pod.counts()) {
         let Some(node) = &pod.node else { continue };

@@ -30,6 +30,7 @@ pub mod quantity;
 pub mod queues;
 pub mod renewed;
 pub mod scheduler;
+pub mod seats;
 pub mod staged;
 pub mod tiers;
 #[cfg(test)]
@@ -42,7 +43,7 @@ use serde_json::json;
 use crate::effect::{Desired, Object};
 use crate::fleet::Target;
 use crate::fleet::standing::QuotaSpec;
-use crate::ids::QuotaName;
+use crate::ids::{FleetUid, QuotaName};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind};
 use currency::Covered;
 use files::InUse;
@@ -67,16 +68,19 @@ pub struct Beside {
     pub in_use: InUse,
     /// Which queues may count GPUs and slices together.
     pub covered: Covered,
+    /// Who the fleet is, where that is known: what an account has of it is called so.
+    pub owner: Option<FleetUid>,
 }
 
 impl Beside {
     pub fn of(cluster: &ClusterSeen, known: usize) -> Self {
-        Self { outside: Outside::of(cluster), in_use: InUse::of(cluster, known), covered: Covered::of(cluster) }
+        let (outside, in_use) = (Outside::of(cluster), InUse::of(cluster, known));
+        Self { outside, in_use, covered: Covered::of(cluster), owner: None }
     }
 }
 
 /// The same beside what is there.
-pub fn compile_beside(target: &Target, Beside { outside, in_use, covered }: &Beside) -> Desired {
+pub fn compile_beside(target: &Target, Beside { outside, in_use, covered, owner }: &Beside) -> Desired {
     let mut objects = tiers::classes(target);
     objects.extend(gpus::config_maps(target, in_use));
     objects.extend(scheduler::config_map(target));
@@ -90,8 +94,9 @@ pub fn compile_beside(target: &Target, Beside { outside, in_use, covered }: &Bes
     objects.splice(0..0, namespaces(&objects));
     let wanted: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
     let retired = retired(target).into_iter().filter(|key| !wanted.contains(key)).collect();
-    let pools = target.standing.pools.iter();
-    let pools = pools.map(|(name, pool)| (name.clone(), nodes::pool_objects(&target.standing, name, pool)));
+    let (standing, pools) = (&target.standing, target.standing.pools.iter());
+    let owner = owner.as_ref().map_or(standing.fleet.as_str(), FleetUid::as_str);
+    let pools = pools.map(|(name, pool)| (name.clone(), nodes::pool_objects(standing, owner, name, pool)));
     Desired { retired, pools: pools.collect(), objects, staged: covered.staged(target) }
 }
 

@@ -13,8 +13,9 @@ use crate::fleet::pool::Source;
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::ids::{Digest, GroupName, PoolName};
 
-pub fn pool_objects(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> PoolObjects {
-    let own = format!("tidewright-{}-{name}", standing.fleet);
+/// `owner` is who the fleet is: an account knows a name once, and two clusters may each have a fleet that is called so.
+pub fn pool_objects(standing: &Standing, owner: &str, name: &PoolName, pool: &PoolSpec) -> PoolObjects {
+    let own = format!("tidewright-{owner}-{name}");
     let mut labels = pool.labels.clone();
     labels.insert(POOL.into(), name.to_string());
     let template = Template {

@@ -1,8 +1,12 @@
-//! GPUs that pods hold which no queue admitted: what is promised is less by them.
+//! GPUs that pods hold and no queue has in its books: what is promised is less by them.
 //!
 //! A queue that promises what such a pod holds admits work that finds no place, or takes the place of the pod when it
-//! is restarted. What a team runs so counts against its own guarantee. What is more than that, and what belongs to
-//! nobody, comes off what the pool holds beyond all guarantees, and then off everybody's guarantee in proportion.
+//! is restarted. What a team runs so counts against its own guarantee, and against its total. What is more than that, and
+//! what belongs to nobody, comes off what the pool holds beyond all guarantees, and then off everybody's guarantee in
+//! proportion.
+//!
+//! That is what pods hold which no queue admitted; and of those that one did, the devices of claims that it does not count.
+//! Kueue 0.19 lets in work with claims only where its Configuration maps their class to a resource, and counts that.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +16,7 @@ use crate::effect::marks::POOL;
 use crate::fleet::Target;
 use crate::fleet::standing::QuotaSpec;
 use crate::ids::{PoolName, QuotaName, ResourceName};
-use crate::observed::{ClusterSeen, PodPhase};
+use crate::observed::{ClusterSeen, PodPhase, PodSeen};
 
 /// What such pods hold, by pool and namespace.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -32,9 +36,9 @@ impl Outside {
         let mut found = Self::default();
         for pod in cluster.pods.seen() {
             let over = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
-            let Some(node) = pod.node.as_ref().filter(|_| pod.workload.is_none() && !over) else { continue };
+            let Some(node) = pod.node.as_ref().filter(|_| !over) else { continue };
             let Some(pool) = nodes.get(node).and_then(|node| node.labels.get(POOL)) else { continue };
-            for (resource, amount) in &pod.requests {
+            for (resource, amount) in pod.requests.iter().filter(|(resource, _)| !is_booked(cluster, pod, resource)) {
                 let amount = u64::try_from(*amount).unwrap_or(0);
                 if amount > 0 && holds::is_accelerator(resource) {
                     found.add(pool, pod.name.namespace.as_str(), resource.clone(), amount);
@@ -47,6 +51,13 @@ impl Outside {
     pub fn add(&mut self, pool: &str, namespace: &str, resource: ResourceName, amount: u64) {
         let by_namespace = self.0.entry(pool.into()).or_default();
         *by_namespace.entry(namespace.to_owned()).or_default().entry(resource).or_insert(0) += amount;
+    }
+
+    /// What the namespaces of a quota hold so, of all pools.
+    pub fn held_by(&self, quota: &QuotaSpec) -> Resources {
+        let is_its = |namespace: &String| quota.namespaces.iter().any(|(its, _)| its == namespace);
+        let all = self.0.values().flatten().filter(|(namespace, _)| is_its(namespace));
+        holds::sum(all.map(|(_, resources)| resources.clone()))
     }
 
     pub fn off(&self, target: &Target, name: &PoolName) -> Off {
@@ -84,6 +95,14 @@ impl Outside {
         }
         off
     }
+}
+
+/// Whether a queue counts what a pod holds of a resource. Work that was not seen is taken for counted.
+fn is_booked(cluster: &ClusterSeen, pod: &PodSeen, resource: &ResourceName) -> bool {
+    pod.workload.as_ref().is_some_and(|uid| {
+        let work = cluster.workloads.seen().get(uid);
+        work.is_none_or(|work| work.requests.contains_key(resource) || work.flavors.contains_key(resource))
+    })
 }
 
 /// What each quota is guaranteed of a pool now.

@@ -93,7 +93,9 @@ fn cluster_queue(target: &Target, outside: &Outside, covered: &Covered, name: &Q
     if covered.covers(target, name, quota)
         && let Some(groups) = spec["resourceGroups"].as_array_mut()
     {
-        groups.push(currency::group(currency::total(&target.standing, name, quota), cohort.is_some()));
+        let beside = || currency::worth(target, &outside.held_by(quota));
+        let total = currency::total(&target.standing, name, quota).map(|total| total.saturating_sub(beside()));
+        groups.push(currency::group(total, cohort.is_some()));
     }
     if cohorts::of_tides(&target.standing, name, quota).is_some() {
         // First its own, then what tides lend, and only then what others could want back: Kueue looks at all flavors

@@ -175,6 +175,11 @@ pub enum LedgerChange {
         tide: TideName,
         since: Option<Timestamp>,
     },
+    /// Nobody answers for the guard of a tide that lends, or somebody does again.
+    Silent {
+        tide: TideName,
+        since: Option<Timestamp>,
+    },
     /// What a tide lends, or that all of it is back.
     Lent {
         tide: TideName,

@@ -52,6 +52,21 @@ pub fn identity(name: &FleetName, cluster: &Uid) -> FleetUid {
     FleetUid::from(format!("{name}.{}", &digest.as_str()[..10]))
 }
 
+/// Whether another identity may be this fleet's own from before: of the same cluster under another name, or of this name
+/// from when identities did not hold the cluster. What carries it is nobody's that this ledger knows, and nothing is made
+/// for the same slot beside it.
+pub fn is_kin(ours: &FleetUid, other: &FleetUid) -> bool {
+    let Some((name, cluster)) = ours.as_str().split_once('.') else { return false };
+    let same = other.as_str().split_once('.').is_some_and(|(_, theirs)| theirs == cluster);
+    ours != other && (same || other.as_str() == name)
+}
+
+/// A fleet and all its kin, as a filter of EC2 writes them.
+pub fn with_kin(ours: &FleetUid) -> Vec<String> {
+    let kin = ours.as_str().split_once('.').map(|(name, cluster)| [name.to_string(), format!("*.{cluster}")]);
+    std::iter::once(ours.to_string()).chain(kin.into_iter().flatten()).collect()
+}
+
 /// What makes a launch the same launch: the thing wanted, never the plan. A lost answer leads to the same request, a
 /// replacement or another zone to a new one.
 pub fn token(fleet: &FleetUid, slot: &SlotId, generation: u32, zone: &Zone) -> Token {
@@ -67,6 +82,16 @@ pub fn named_token(words: &[&str]) -> Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kin_is_of_the_same_cluster_or_has_only_the_name() {
+        let is = |ours: &str, other: &str| is_kin(&ours.into(), &other.into());
+        assert!(is("ml.0123456789", "ml") && is("ml.0123456789", "old.0123456789"));
+        assert!(!is("ml.0123456789", "ml.0123456789") && !is("ml.0123456789", "ml.9876543210"));
+        assert!(!is("ml.0123456789", "web") && !is("ml", "ml.0123456789") && !is("ml", "web"));
+        assert_eq!(with_kin(&"ml.0123456789".into()), ["ml.0123456789", "ml", "*.0123456789"]);
+        assert_eq!(with_kin(&"ml".into()), ["ml"]);
+    }
 
     #[test]
     fn the_order_of_keys_means_nothing() {

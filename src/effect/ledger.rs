@@ -48,6 +48,9 @@ pub struct Head {
     pub recalled: BTreeMap<TideName, Recall>,
     /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
     pub lending: BTreeMap<TideName, Timestamp>,
+    /// Those of them whose guard nobody answers for, and since when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub silent: BTreeMap<TideName, Timestamp>,
     /// Tides that lend, and what: a document that goes meanwhile, or lends less, takes nothing back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lent: BTreeMap<TideName, Lent>,
@@ -423,12 +426,20 @@ impl Ledger {
             }
             LedgerChange::Recall { tide, recall } => {
                 self.head.recalled.insert(tide.clone(), recall.clone());
+                self.head.silent.remove(tide);
             }
             LedgerChange::Lending { tide, since: Some(since) } => {
                 self.head.lending.insert(tide.clone(), *since);
             }
             LedgerChange::Lending { tide, since: None } => {
                 self.head.lending.remove(tide);
+                self.head.silent.remove(tide);
+            }
+            LedgerChange::Silent { tide, since: Some(since) } => {
+                self.head.silent.entry(tide.clone()).or_insert(*since);
+            }
+            LedgerChange::Silent { tide, since: None } => {
+                self.head.silent.remove(tide);
             }
             LedgerChange::Lent { tide, lent: Some(lent) } => {
                 self.head.lent.insert(tide.clone(), lent.clone());

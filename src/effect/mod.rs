@@ -1,8 +1,8 @@
 //! The words that planner, providers and `apply` share: what can be done, what can be waited for, what is remembered.
 //!
 //! [`Action`] is a thing to do, [`Fact`] a thing that can be looked at again, [`Ledger`] our only memory, [`Effects`]
-//! what an approval covers. All plain data; nothing here decides or calls anything, but for [`seats`], the one meaning of
-//! a pool's size against what is there.
+//! what an approval covers. All plain data; nothing here decides or calls anything, but for [`health`], the one meaning of
+//! a HealthPolicy against what a node shows.
 
 pub mod action;
 pub mod change;
@@ -11,10 +11,10 @@ pub mod effects;
 pub mod exchange;
 pub mod fact;
 pub mod hash;
+pub mod health;
 pub mod ledger;
 pub mod marks;
 pub mod rename;
-pub mod seats;
 pub mod tags;
 
 pub use action::*;
@@ -23,5 +23,5 @@ pub use desired::*;
 pub use effects::*;
 pub use exchange::{Exchange, Machine};
 pub use fact::*;
-pub use hash::{canonical, digest, digest_of, identity, token};
+pub use hash::{canonical, digest, digest_of, identity, is_kin, token, with_kin};
 pub use ledger::*;

@@ -6,7 +6,7 @@
 //! first, and those go that nobody uses or whose way back was begun. What is lent beside them is what its owner misses
 //! least: nodes whose way out was begun, that are only coming or out of service, then those that nobody uses, then those
 //! whose work has the least to lose, whole gangs together, and last those that somebody keeps as they are. Everything else is given out from the bottom. Not here: which slots go when
-//! a pool becomes smaller (`effect::seats`).
+//! a pool becomes smaller (`compile::seats`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,47 +110,61 @@ fn missed_least(
     for (rank, slots) in ranked {
         let left = wanted - chosen.len();
         match rank {
-            4 if left > 0 => chosen.extend(least_lost(&slots, cuts, left)),
+            4 => chosen.extend(least_lost(&slots, |slot| units(cuts, slot), BTreeSet::new(), left)),
             _ => chosen.extend(slots.into_iter().take(left)),
         }
     }
     chosen
 }
 
-/// So many of these slots whose work loses least together. A gang that goes is lost once, however many of its nodes go, so
-/// the cheapest first may be the dearest in the end: several beginnings are tried.
-fn least_lost(busy: &[u32], cuts: &BTreeMap<u32, CutSeen>, wanted: usize) -> Vec<u32> {
-    let units = |slot: &u32| cuts.get(slot).into_iter().flat_map(|cut| &cut.units);
+/// What stands on a slot's node, with what it would lose.
+fn units<'a>(cuts: &'a BTreeMap<u32, CutSeen>, slot: &u32) -> impl Iterator<Item = (&'a str, u64)> + use<'a> {
+    cuts.get(slot).into_iter().flat_map(|cut| &cut.units).map(|(unit, lost)| (unit.as_str(), *lost))
+}
+
+/// So many of these slots whose work loses least together, beside what is gone already; of those that lose alike the
+/// first. A gang that goes is lost once, however many of its nodes go, so the cheapest first may be the dearest in the
+/// end: several beginnings are tried.
+pub fn least_lost<'u, I: Iterator<Item = (&'u str, u64)>>(
+    busy: &[u32],
+    units: impl Fn(&u32) -> I,
+    gone: BTreeSet<&'u str>,
+    wanted: usize,
+) -> Vec<u32> {
     let more = |slot: &u32, gone: &BTreeSet<&str>| -> u64 {
-        units(slot).filter(|(unit, _)| !gone.contains(unit.as_str())).map(|(_, lost)| lost).sum()
+        units(slot).filter(|(unit, _)| !gone.contains(unit)).map(|(_, lost)| lost).sum()
     };
-    let mut cheapest: Vec<u32> = busy.to_vec();
     // Nodes of one gang lose the same, and stand together.
-    let gang = |slot: &u32| units(slot).next().map(|(unit, _)| unit.as_str());
-    cheapest.sort_by_cached_key(|slot| (more(slot, &BTreeSet::new()), gang(slot), *slot));
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, slot) in busy.iter().enumerate() {
+        units(slot).take(1).for_each(|(unit, _)| _ = first.entry(unit).or_insert(place));
+    }
+    let gang = |slot: &u32| units(slot).next().and_then(|(unit, _)| first.get(unit)).copied();
+    let mut cheapest: Vec<u32> = busy.to_vec();
+    cheapest.sort_by_cached_key(|slot| (more(slot, &gone), gang(slot)));
     let beginnings = LOOKS / (busy.len() * wanted).max(1);
-    if beginnings == 0 {
+    if beginnings == 0 || wanted == 0 {
         cheapest.truncate(wanted);
         return cheapest;
     }
-    let from = |first: u32| {
-        let (mut gone, mut lost, mut chosen): (BTreeSet<&str>, u64, BTreeSet<u32>) = Default::default();
-        let mut next = Some(first);
+    let from = |begin: u32| {
+        let (mut gone, mut lost, mut chosen): (_, u64, BTreeSet<u32>) = (gone.clone(), 0, BTreeSet::new());
+        let mut next = Some(begin);
         while let Some(slot) = next {
             lost = lost.saturating_add(more(&slot, &gone));
-            gone.extend(units(&slot).map(|(unit, _)| unit.as_str()));
+            gone.extend(units(&slot).map(|(unit, _)| unit));
             chosen.insert(slot);
             let rest = cheapest.iter().filter(|slot| !chosen.contains(slot));
             next = rest.min_by_key(|slot| more(slot, &gone)).copied().filter(|_| chosen.len() < wanted);
         }
         (lost, chosen)
     };
-    let tried = cheapest.iter().take(beginnings).map(|first| from(*first));
+    let tried = cheapest.iter().take(beginnings).map(|begin| from(*begin));
     tried.min_by_key(|(lost, _)| *lost).into_iter().flat_map(|(_, chosen)| chosen).collect()
 }
 
 /// The slots that are cut as a part of what is lent should be, or that it asks back; first those that it should keep.
-fn fitting(
+pub fn fitting(
     standing: &Standing,
     name: &PoolName,
     own: &LayoutName,
@@ -203,12 +217,16 @@ mod tests {
         (cuts.keys().copied().collect(), cuts)
     }
 
+    fn lost_least(slots: &[u32], cuts: &BTreeMap<u32, CutSeen>, wanted: usize) -> Vec<u32> {
+        least_lost(slots, |slot| units(cuts, slot), BTreeSet::new(), wanted)
+    }
+
     #[test]
     fn a_gang_that_goes_anyway_goes_from_all_its_nodes() {
         let (slots, cuts) = pool(&[&[("one", 27)], &[("three", 80)], &[("three", 80)], &[("three", 80)]]);
-        assert_eq!(least_lost(&slots, &cuts, 1), [0]);
-        assert_eq!(least_lost(&slots, &cuts, 2), [1, 2], "80 are lost, and not 107");
-        assert_eq!(least_lost(&slots, &cuts, 4), [0, 1, 2, 3]);
+        assert_eq!(lost_least(&slots, &cuts, 1), [0]);
+        assert_eq!(lost_least(&slots, &cuts, 2), [1, 2], "80 are lost, and not 107");
+        assert_eq!(lost_least(&slots, &cuts, 4), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -217,7 +235,7 @@ mod tests {
         let nodes: Vec<[(&str, u64); 1]> = nodes.iter().map(|(gang, lost)| [(gang.as_str(), *lost)]).collect();
         let nodes: Vec<&[(&str, u64)]> = nodes.iter().map(|on| on.as_slice()).collect();
         let (slots, cuts) = pool(&nodes);
-        let chosen: BTreeSet<u32> = least_lost(&slots, &cuts, 200).into_iter().collect();
+        let chosen: BTreeSet<u32> = lost_least(&slots, &cuts, 200).into_iter().collect();
         assert_eq!(chosen, (400..600).collect());
     }
 

@@ -210,7 +210,7 @@ impl Parts {
     }
 
     /// A pool under the tide that rules it. Slots are given out from the bottom: spares, what is lent or on its way
-    /// back, the rest. A pool grows and shrinks at the top, so a lent node stays the same node; `effect::seats` says what
+    /// back, the rest. A pool grows and shrinks at the top, so a lent node stays the same node; `compile::seats` says what
     /// that means for slots that have nothing.
     pub(super) fn pool_at(&self, pool: &Pool, ruling: Option<(&Tide, Phase)>, now: Timestamp) -> PoolTarget {
         let mut nodes = self.high_size(pool, now);

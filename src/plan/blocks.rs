@@ -45,6 +45,9 @@ pub fn plan(wanted: &Wanted<'_>, block: &BlockSpec, draft: &mut Draft) {
                 let what = format!("the block of {} was bought and is not listed: it is not bought again", wanted.name);
                 return draft.note(wanted.on(), what);
             }
+            if let Some(person) = wanted.spent() {
+                return wanted.person(what, person, draft);
+            }
             if buying.is_too_late(wanted.input.now) {
                 let person = "the dates on which it may start are over: write others".into();
                 return wanted.person(what, person, draft);

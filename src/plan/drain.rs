@@ -57,7 +57,11 @@ pub enum Drain {
 
 /// How many more evictions each disruption budget allows in this plan, shared by all drains of the plan.
 #[derive(Debug, Default)]
-pub struct Allowance(BTreeMap<NamespacedName, i32>);
+pub struct Allowance {
+    left: BTreeMap<NamespacedName, i32>,
+    /// Gangs that go by this plan: they are counted once.
+    gangs: BTreeSet<String>,
+}
 
 /// What has to leave a node, and how.
 #[derive(Default)]
@@ -126,19 +130,23 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     made.last.clone_from(&cordoned);
     let (evicted, left) = evict(view, allowance, &load, purpose.pressure);
     let since = slot.mark.as_ref().map_or(view.now, |mark| mark.since);
-    let (asked, saving) = ask_gangs(view, &mut made, &evicted, since, &holds, is_broken);
-    made.last.clone_from(&cordoned);
-    if !evicted.is_empty() {
+    let all: Vec<&PodSeen> = evicted.iter().flat_map(|(_, pods)| pods).copied().collect();
+    let (asked, saving) = ask_gangs(view, &mut made, &all, since, &holds, is_broken);
+    for (gang, evicted) in &evicted {
+        made.last.clone_from(&cordoned);
         let force = purpose.pressure.deadline.is_some_and(|deadline| view.now >= deadline);
-        let hit = view.harm.hit(&evicted);
+        let hit = view.harm.hit(evicted);
         let pods: Vec<(NamespacedName, Uid)> = evicted.iter().map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
         let action = Action::Cluster(ClusterAction::Evict { pods, force });
         let grace = evicted.iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
-        made.push(step_id("evict", node, generation), action, holds.clone(), (5, 60 + grace + saving));
-        if let Some(step) = made.steps.last_mut().filter(|_| !asked.is_empty()) {
-            step.after = asked;
+        // A gang goes by one step, whichever of its nodes are emptied: all of them are listed again for it.
+        let id = gang.map_or_else(|| step_id("evict", node, generation), |gang| step_id("evict", gang, 0));
+        made.push(id, action, holds.clone(), (5, 60 + grace + saving));
+        let saved = gang.map(|gang| step_id("saved", gang, 0)).filter(|saved| asked.contains(saved));
+        if let (Some(step), Some(saved)) = (made.steps.last_mut(), saved) {
+            step.after = vec![saved];
         }
-        made.disturbs(view, hit, &evicted);
+        made.disturbs(view, hit, evicted);
         ends.extend(made.last.clone());
     }
     if let Some(waiting_on) = stays.or(left.map(WaitingOn::DisruptionBudget)) {
@@ -387,29 +395,40 @@ pub(super) fn promised(view: &View<'_>, workload: &WorkloadSeen, pressure: Press
     (until > view.now).then_some(until)
 }
 
-/// Which pods may be evicted in this plan, and the budget that keeps the others.
+/// Which pods may be evicted in this plan, gang by gang and then all that stand for themselves, and the budget that keeps
+/// the others.
 fn evict<'a>(
     view: &View<'a>,
     allowance: &mut Allowance,
     load: &Load<'a>,
     pressure: Pressure,
-) -> (Vec<&'a PodSeen>, Option<NamespacedName>) {
+) -> (Vec<(Option<Gang<'a>>, Vec<&'a PodSeen>)>, Option<NamespacedName>) {
     let force = pressure.deadline.is_some_and(|deadline| view.now >= deadline);
-    let (mut chosen, mut left) = (Vec::new(), None);
-    let gangs = load.gangs.iter().map(|gang| view.harm.pods_of(*gang).to_vec());
-    for group in gangs.chain(load.singles.iter().map(|pod| vec![*pod])) {
-        let group: Vec<&PodSeen> = group.into_iter().filter(|pod| pod.terminating.is_none()).collect();
-        match if force { None } else { allowance.take(view, &group) } {
-            None => chosen.extend(group),
-            Some(budget) => left = left.or(Some(budget)),
+    let (mut chosen, mut left): (Vec<(Option<Gang<'a>>, Vec<&'a PodSeen>)>, _) = (Vec::new(), None);
+    let gangs = load.gangs.iter().map(|gang| (Some(*gang), view.harm.pods_of(*gang).to_vec()));
+    for (gang, mut pods) in gangs.chain(load.singles.iter().map(|pod| (None, vec![*pod]))) {
+        pods.retain(|pod| pod.terminating.is_none());
+        match (if force { None } else { allowance.take(view, gang, &pods) }, chosen.last_mut()) {
+            (Some(budget), _) => left = left.or(Some(budget)),
+            (None, Some((None, singles))) => singles.extend(pods),
+            (None, _) => chosen.push((gang, pods)),
         }
     }
+    chosen.retain(|(_, pods)| !pods.is_empty());
     (chosen, left)
 }
 
 impl Allowance {
     /// Takes room for all of these pods, or for none and says which budget has not enough.
-    pub(super) fn take(&mut self, view: &View<'_>, pods: &[&PodSeen]) -> Option<NamespacedName> {
+    pub(super) fn take(
+        &mut self,
+        view: &View<'_>,
+        gang: Option<Gang<'_>>,
+        pods: &[&PodSeen],
+    ) -> Option<NamespacedName> {
+        if gang.is_some_and(|gang| self.gangs.contains(&gang.to_string())) {
+            return None;
+        }
         let budgets = view.input.observed.cluster.budgets.seen();
         let mut wanted: BTreeMap<&NamespacedName, i32> = BTreeMap::new();
         for pod in pods {
@@ -421,13 +440,14 @@ impl Allowance {
         let left = |name: &NamespacedName, known: &BTreeMap<NamespacedName, i32>| {
             known.get(name).copied().or_else(|| budgets.get(name).map(|budget| budget.allowed)).unwrap_or(0)
         };
-        if let Some((short, _)) = wanted.iter().find(|(name, count)| left(name, &self.0) < **count) {
+        if let Some((short, _)) = wanted.iter().find(|(name, count)| left(name, &self.left) < **count) {
             return Some((*short).clone());
         }
         for (name, count) in wanted {
-            let rest = left(name, &self.0).saturating_sub(count);
-            self.0.insert(name.clone(), rest);
+            let rest = left(name, &self.left).saturating_sub(count);
+            self.left.insert(name.clone(), rest);
         }
+        self.gangs.extend(gang.map(|gang| gang.to_string()));
         None
     }
 }

@@ -31,7 +31,7 @@ pub fn empty_slot(
     match slot.body {
         Body::Serving => {}
         // Whoever says that it is in this slot is held as a stray, and no second one is launched beside it.
-        Body::Nothing | Body::InFlight(_) if view.has_stray(&slot.id) => {}
+        Body::Nothing | Body::InFlight(_) if view.stray(&slot.id).is_some() => {}
         Body::Nothing if wanted => {
             fill(view, pool, slot, None, Steps::new(standing(&on, &Reason::SlotEmpty)), shared, draft)
         }

@@ -13,7 +13,7 @@ use super::shrink::Shrink;
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
 use crate::effect::marks::{CORDON, HANDS_OFF, Mark};
-use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, Freeze, Quarantine, Scope, Thing};
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, Freeze, Quarantine, Scope, Thing};
 use crate::fleet::standing::{HealthSpec, TideSpec};
 use crate::ids::{Digest, NodeName, PoolName, StepId, TideName};
 use crate::mistakes::{Mistake, is_on};
@@ -39,7 +39,7 @@ pub fn pass(view: &View<'_>, kept: &Kept, draft: &mut Draft) -> Vec<Thing> {
     let mut waits = waits(view, &mut removals, &shrink, &mut courses, first_fresh);
     still_kept(kept, &courses[first_fresh..], &mut waits[first_fresh..]);
     note_kept(&courses[first_fresh..], &waits[first_fresh..], draft);
-    let (mut come, mut told) = (Come::default(), BTreeSet::new());
+    let mut come = Come::default();
     for (mut course, waiting_on) in courses.into_iter().zip(waits) {
         if course.has_deadline && is_frozen(view) {
             without_successor(&mut course);
@@ -47,7 +47,6 @@ pub fn pass(view: &View<'_>, kept: &Kept, draft: &mut Draft) -> Vec<Thing> {
         let effects = come.passes(&course);
         match waiting_on {
             Some(waiting_on) => {
-                tell_once(&mut course, &mut told);
                 let mut held = course.held(waiting_on);
                 held.effects.add(&effects);
                 draft.held.push(held);
@@ -70,6 +69,7 @@ fn waits(
     let stops = |course: &Course| {
         frozen(view, course)
             .or_else(|| hands_off(view, course))
+            .or_else(|| unguarded(view, course))
             .or_else(|| super::others::gate(view.input, course))
             .or_else(|| denied(view, course))
             .or_else(|| doubtful(view, course))
@@ -103,16 +103,6 @@ fn note_kept(courses: &[Course], waits: &[Option<WaitingOn>], draft: &mut Draft)
     for (course, on) in courses.iter().zip(waits) {
         if let Some(on) = on.as_ref().filter(|on| kept::leaves_room(on)) {
             draft.kept.extend(course.nodes.iter().map(|node| (node.clone(), on.clone())));
-        }
-    }
-}
-
-/// A gang goes once, however many of the courses that wait would send it away.
-fn tell_once(course: &mut Course, told: &mut BTreeSet<StepId>) {
-    let suspends = |step: &&mut Step| matches!(step.action, Action::Cluster(ClusterAction::Suspend { .. }));
-    for step in course.steps.iter_mut().filter(suspends) {
-        if !told.insert(step.id.clone()) {
-            step.effects = Effects::default();
         }
     }
 }
@@ -281,6 +271,13 @@ fn hands_off(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     let nodes = view.input.observed.cluster.nodes.seen();
     let is_off = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(HANDS_OFF).is_some());
     reached(view, course).into_iter().find(is_off).map(WaitingOn::HandsOff)
+}
+
+/// Nothing more is lent while nobody answers for the guard.
+fn unguarded(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
+    let Reason::Lent { tide, .. } = &course.reason else { return None };
+    let is_silent = super::tide::waited_for(view, tide).is_some() && !is_begun(view, course);
+    is_silent.then(|| WaitingOn::Guard { tide: tide.clone(), why: "nobody answers its query".into() })
 }
 
 /// The cloud said that it would not let us: a person has to. What the cloud takes away anyway is emptied all the same.

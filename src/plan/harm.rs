@@ -37,6 +37,15 @@ pub enum Gang<'a> {
     Of(&'a WorkloadUid),
 }
 
+impl std::fmt::Display for Gang<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Named(name) => name.fmt(f),
+            Self::Of(workload) => workload.fmt(f),
+        }
+    }
+}
+
 #[derive(Default, Debug)]
 struct Gangs<'a> {
     named: BTreeMap<&'a str, Vec<&'a PodSeen>>,

@@ -2,9 +2,9 @@
 //!
 //! A pod that stands for itself is made again at once, on a node that may still have to go: it is counted there too,
 //! because an approval that covers it only once would run out half way. A gang queues as a whole, is approved as a
-//! whole, and is counted once.
+//! whole, and is counted once (`once`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::drain::drained_at_most;
 use super::harm::gang_of;
@@ -26,7 +26,7 @@ pub fn later(
 ) -> BTreeMap<SlotId, Held> {
     let on = thing(pool.name);
     let slots: BTreeMap<&SlotId, &SlotView<'_>> = pool.slots.iter().map(|slot| (&slot.id, slot)).collect();
-    let (mut told, mut come) = (BTreeSet::new(), Effects::default());
+    let mut come = Effects::default();
     let mut held = BTreeMap::new();
     for id in &rollout.order {
         let (Some(wish), Some((node, _))) = (wishes.get(id), slots.get(id).and_then(|slot| slot.node)) else {
@@ -46,9 +46,7 @@ pub fn later(
             let mut disruption = Disruption::default();
             if moves_work {
                 disruption = view.harm.hit(pods);
-                let gangs = pods.iter().copied().filter(|pod| gang_of(pod).is_some_and(|gang| told.insert(gang)));
-                let own: Vec<&PodSeen> = singles.iter().copied().chain(gangs).collect();
-                effects.add(&drained_at_most(view, &on, &own));
+                effects.add(&drained_at_most(view, &on, pods));
                 effects.add(&come);
             }
             let one = Held {

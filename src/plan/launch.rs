@@ -220,6 +220,10 @@ impl Room {
         freed: Option<&ReservationId>,
         replaces_dead: bool,
     ) -> Supply {
+        if let Some(stray) = view.stray(&slot.id) {
+            let what = format!("{stray} says that it is {} too: nothing is launched beside it", slot.id);
+            return Supply::Wait(WaitingOn::Person(what));
+        }
         let (mut waiting, mut full) = (None, None);
         for (place, source) in pool.spec.capacity.iter().enumerate() {
             let place = u32::try_from(place).unwrap_or(u32::MAX);
@@ -292,6 +296,9 @@ impl Room {
             return Err((capacity(what), false));
         }
         let is_block = matches!(spec.terms, TermsSpec::Block(_));
+        if super::reservations::is_only_tagged(view.input, name) {
+            return Err((capacity(format!("{what}, which is written down first")), true));
+        }
         let id = super::reservations::id_of(view.input, name);
         let Some((id, seen)) = id.and_then(|id| view.input.observed.cloud.reservations.seen().get_key_value(&id))
         else {

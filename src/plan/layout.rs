@@ -22,6 +22,7 @@ use crate::effect::{
     digest_of,
 };
 use crate::fleet::policy::Remedy;
+use crate::fleet::target::Purpose;
 use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, ObjectKey};
@@ -162,15 +163,46 @@ fn orders<'a>(view: &View<'_>, slot: &SlotView<'a>) -> Vec<&'a Treated> {
     recent
 }
 
-/// Somebody else told a node to be cut otherwise. One that was never cut carries what NVIDIA's operator gave it.
-pub fn moved(node: &NodeName, seen: &NodeSeen, wanted: &LaidOut, cut: Option<StepId>) -> Option<Drift> {
-    let differs = |(key, value): &(&String, &String)| seen.labels.get(*key) != Some(*value);
-    let moved = wanted.labels.iter().filter(differs).filter(|_| !is_never_cut(seen));
-    let moved = moved.filter_map(|(key, value)| Some((key, value, seen.moved_by.get(key)?)));
-    let (key, value, (who, at)) = moved.max_by_key(|(_, _, (_, at))| *at)?;
+/// Somebody else told a node to be cut otherwise.
+pub fn moved(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, cut: Option<StepId>) -> Option<Drift> {
+    let ((node, seen), (_, wanted)) = (slot.node?, wanted(view, pool, slot)?);
+    let (key, (who, at)) = by_hand(view, pool, slot)?;
     let from = seen.labels.get(key).map_or_else(|| format!("no {key}"), |is| format!("{key}={is}"));
-    let (what, to) = (format!("node {node}"), format!("{key}={value}"));
+    let (what, to) = (format!("node {node}"), format!("{key}={}", wanted.labels.get(key)?));
     Some(Drift { what, by: Some(who.clone()), at: Some(*at), from, to, step: cut })
+}
+
+/// The label by which somebody else told a node to be cut otherwise, with who and when: the last one. What a tide changed
+/// since is the tide's doing, and what nobody ordered before is what NVIDIA's operator gives every node.
+pub fn by_hand<'a>(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'a>,
+) -> Option<(&'a String, &'a (String, Timestamp))> {
+    let ((_, seen), (_, wanted)) = (slot.node?, wanted(view, pool, slot)?);
+    let orders = slot.record.into_iter().flat_map(|record| &record.remedies).filter(|one| is_order(one));
+    let first = orders.map(|one| one.at).filter(|at| *at >= seen.created).min();
+    let is_ours = |at: &Timestamp| !is_never_cut(seen) || first.is_some_and(|first| first <= *at);
+    let moved = seen.moved_by.iter().filter(|(key, _)| {
+        let is = wanted.labels.get(*key);
+        is.is_some() && is != seen.labels.get(*key)
+    });
+    let moved = moved.filter(|(_, (_, at))| is_ours(at) && !is_the_tides(view, pool, slot, *at));
+    moved.max_by_key(|(_, (_, at))| *at)
+}
+
+/// Whether it is a tide that wants another cut than the node had when somebody touched it.
+fn is_the_tides(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, touched: Timestamp) -> bool {
+    let Some((part, (_, seen))) = slot.part.zip(slot.node) else { return false };
+    let Some(is) = current(view, pool, seen) else { return false };
+    let lent = &view.input.ledger.head.lent;
+    match &part.purpose {
+        Purpose::Lent { tide, .. } => *is == pool.spec.layout && lent.get(tide).is_none_or(|lent| touched < lent.since),
+        Purpose::Returning { .. } => true,
+        Purpose::Own | Purpose::Spare => {
+            view.input.target.lent_as(pool.name, is).is_some_and(|(tide, _)| lent.contains_key(tide))
+        }
+    }
 }
 
 /// Orders a cut of an empty, cordoned node, and waits until the node shows it.

@@ -20,8 +20,10 @@ pub mod launch;
 pub mod later;
 pub mod layout;
 pub mod marks;
+pub mod nowhere;
 pub mod objects;
 pub mod on_the_way;
+pub mod once;
 pub mod order;
 pub mod others;
 pub mod overfull;
@@ -70,6 +72,7 @@ pub fn plan(input: &PlanInput) -> Plan {
         kept.extend(more);
         (draft, left_out) = drafted(&view, &overfull, &chosen, &kept);
     }
+    nowhere::say(&view, &mut draft);
     Plan { stands: chosen.stands, ..finished(input, draft, left_out) }
 }
 
@@ -110,6 +113,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
 fn finished(input: &PlanInput, draft: Draft, left_out: Vec<Thing>) -> Plan {
     let mut held = draft.held;
     let steps = order::flatten(draft.courses, &mut held);
+    once::count(&steps, &mut held);
     let mut effects = Effects::default();
     steps.iter().for_each(|step| effects.add(&step.effects));
     held.iter().filter(|one| one.waiting_on.is_part_of_it()).for_each(|one| effects.add(&one.effects));

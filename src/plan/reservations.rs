@@ -16,6 +16,7 @@ use super::types::{Consent, PlanInput, Reason, Released, WaitingOn};
 use crate::effect::hash::named_token;
 use crate::effect::{
     Action, Amount, CloudAction, Effects, Fact, HeldReservation, LedgerChange, Outcome, ReserveRequest, Thing, Verb,
+    is_kin,
 };
 use crate::fleet::reservation::{Manage, Match};
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
@@ -75,6 +76,13 @@ pub fn id_of(input: &PlanInput, name: &ReservationName) -> Option<ReservationId>
         Located::At(id, _) => Some(id),
         Located::Nowhere => None,
     }
+}
+
+/// Whether only a tag says that a reservation is this one: nothing is launched into it before the ledger says so too.
+pub fn is_only_tagged(input: &PlanInput, name: &ReservationName) -> bool {
+    let Some(spec) = input.target.standing.reservations.get(name) else { return false };
+    let wanted = wanted(input, name, spec);
+    spec.id.is_none() && wanted.held.is_none() && wanted.locate() != Located::Nowhere
 }
 
 /// The reservations of the documents that exist.
@@ -323,16 +331,26 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// A reservation that has used the next token, or the name, of this one: whatever was ever seen with a tag has.
-    fn spent(&self) -> Option<String> {
-        let next = self.generation();
+    /// A reservation that has used the next token, or the name, of this one: whatever was ever seen with a tag has. So has
+    /// one of our kin while it lives. A block is bought once, whatever became of it.
+    pub fn spent(&self) -> Option<String> {
+        let (next, ours) = (self.generation(), fleet(self.input));
         let mut all = self.input.observed.cloud.reservations.seen().iter();
-        let spent = all.find(|(_, seen)| {
-            let tag = seen.tag.as_ref().filter(|tag| tag.fleet == *fleet(self.input) && tag.reservation == *self.name);
-            tag.is_some_and(|tag| tag.generation >= next || seen.state != ReservationState::Ended)
-        });
-        spent.map(|(id, _)| {
+        let (id, tag) = all.find_map(|(id, seen)| {
+            let tag = seen.tag.as_ref().filter(|tag| tag.reservation == *self.name)?;
+            let lives = seen.state != ReservationState::Ended;
+            let used = tag.fleet == *ours && (tag.generation >= next || seen.block);
+            let is_spent = used || (lives && (tag.fleet == *ours || is_kin(ours, &tag.fleet)));
+            is_spent.then_some((id, tag))
+        })?;
+        Some(if tag.fleet == *ours {
             format!("{id} was made with this name, which is in its tag: give this document another name")
+        } else {
+            let whose = &tag.fleet;
+            format!(
+                "{id} was made with this name for {whose}, and this fleet is {ours}: where both are the same, name it \
+                 (`id: {id}`), and it is adopted; else give this document another name"
+            )
         })
     }
 

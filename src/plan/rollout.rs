@@ -297,10 +297,14 @@ fn busy_with(view: &View<'_>, unit: &Unit<'_, '_>) -> Vec<String> {
     names
 }
 
-/// Slots that a gang ties together: those that nobody uses first, then the narrowest, then by their numbers.
+/// Slots that a gang ties together: those that are out of service anyway first, then those that nobody uses, then the
+/// narrowest, then by their numbers.
 fn units<'s, 'a>(view: &View<'_>, when: When, slots: &[&'s SlotView<'a>]) -> Vec<Unit<'s, 'a>> {
+    let is_open = |slot: &&SlotView<'_>| slot.mark.is_none();
     if when == When::Idle {
-        return slots.iter().map(|slot| vec![*slot]).collect();
+        let mut units: Vec<Unit<'s, 'a>> = slots.iter().map(|slot| vec![*slot]).collect();
+        units.sort_by_key(|unit| unit.iter().all(is_open));
+        return units;
     }
     let mut sets = petgraph::unionfind::UnionFind::<usize>::new(slots.len());
     let mut first: BTreeMap<Gang<'_>, usize> = BTreeMap::new();
@@ -317,7 +321,9 @@ fn units<'s, 'a>(view: &View<'_>, when: When, slots: &[&'s SlotView<'a>]) -> Vec
     }
     let is_used = |slot: &&SlotView<'_>| slot.node.is_some_and(|(node, _)| !view.harm.pods_on(node).is_empty());
     let mut units: Vec<_> = units.into_values().collect();
-    units.sort_by_cached_key(|unit| (unit.iter().any(is_used), unit.len(), unit[0].id.clone()));
+    units.sort_by_cached_key(|unit| {
+        (unit.iter().all(is_open), unit.iter().any(is_used), unit.len(), unit[0].id.clone())
+    });
     units
 }
 

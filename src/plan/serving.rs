@@ -7,7 +7,6 @@ use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, ste
 use super::dress::{admitted, dress, release, shown};
 use super::empty::leave;
 use super::ends;
-use super::harm::{Gang, gang_of};
 use super::later::successor_costs;
 use super::launch::{self, Supply};
 use super::layout;
@@ -82,7 +81,6 @@ pub fn serving(
     kept_out(view, pool, slot, node, draft);
     let (why, reason) = (wish.why(), wish.reason().clone());
     let purpose = Purpose { why, on: on.clone(), reason, consent: wish.consent(), pressure: wish.pressure() };
-    // Work that is on several of those that wait is told once.
     let is_near = matches!(wish, Wish::Replace { reason: Reason::Outdated, .. }) && slot.mark.is_none();
     let near = if is_near { ends::near(view, pool, slot) } else { None };
     let is_near = near.is_some();
@@ -131,10 +129,10 @@ pub fn serving(
         has_deadline: wish.pressure().deadline.is_some(),
         steps: made.steps,
     };
-    if let (Wish::Cut { .. }, Some((_, wanted))) = (wish, layout::wanted(view, pool, slot)) {
+    if let Wish::Cut { .. } = wish {
         let cuts = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Cut { .. }));
         let cut = course.steps.iter().find(cuts).filter(|_| waits.is_none()).map(|step| step.id.clone());
-        draft.drift.extend(layout::moved(node, seen, wanted, cut));
+        draft.drift.extend(layout::moved(view, pool, slot, cut));
     }
     let stops = waits.as_ref().or(partly.as_ref().filter(|_| !partly_begun));
     draft.kept.extend(stops.filter(|_| !begun && !is_known).map(|on| (node.clone(), on.clone())));
@@ -144,10 +142,10 @@ pub fn serving(
         (None, None) => draft.courses.push(course),
         (Some(waiting_on), _) => {
             let course = Course { steps: Vec::new(), ..course };
-            draft.held.push(rest(view, node, wish, &course, waiting_on, &mut shared.told));
+            draft.held.push(rest(view, node, wish, &course, waiting_on));
         }
         (None, Some(waiting_on)) => {
-            draft.held.push(rest(view, node, wish, &course, waiting_on, &mut shared.told));
+            draft.held.push(rest(view, node, wish, &course, waiting_on));
             if partly_begun {
                 draft.courses.push(course);
             }
@@ -209,14 +207,7 @@ fn kept_out(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &No
 }
 
 /// What is left of a wish that goes only so far: what a budget keeps for later is part of what is asked for now.
-fn rest(
-    view: &View<'_>,
-    node: &NodeName,
-    wish: &Wish,
-    course: &Course,
-    waiting_on: WaitingOn,
-    told: &mut BTreeSet<String>,
-) -> Held {
+fn rest(view: &View<'_>, node: &NodeName, wish: &Wish, course: &Course, waiting_on: WaitingOn) -> Held {
     let held = held(&course.on, course.wanted.clone(), course.reason.clone(), waiting_on);
     // Nobody is touched where a node is only taken when it falls free.
     if !wish.pressure().moves_work {
@@ -225,11 +216,6 @@ fn rest(
     let pods = left_on(view, node, course);
     let disruption = view.harm.hit(&pods);
     let mut effects = wish.effects(&course.on);
-    // A gang goes once, however many of its nodes wait for it.
-    let gangs: BTreeSet<Gang<'_>> = pods.iter().filter_map(|pod| gang_of(pod)).collect();
-    let new: BTreeSet<Gang<'_>> = gangs.into_iter().filter(|gang| told.insert(format!("{gang:?}"))).collect();
-    let pods: Vec<&PodSeen> =
-        pods.into_iter().filter(|pod| gang_of(pod).is_none_or(|gang| new.contains(&gang))).collect();
     effects.add(&drained_at_most(view, &course.on, &pods));
     Held { effects, disruption, ..held }
 }

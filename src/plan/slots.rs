@@ -23,10 +23,12 @@ use super::steps::held;
 use super::types::*;
 use super::view::{Body, PoolView, SlotView, View};
 use super::wish::{Wish, in_service, moves_away, moves_out, wish};
-use crate::effect::marks::is_starting;
+use crate::effect::marks::{Mark, is_starting};
+use crate::effect::tags::FLEET;
 use crate::effect::{Action, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
-use crate::ids::{NodeName, SlotId};
+use crate::ids::{FleetUid, InstanceId, NodeName, SlotId};
+use crate::observed::SlotTag;
 
 /// What the slots of all pools share while a plan is made.
 #[derive(Debug)]
@@ -37,13 +39,11 @@ pub struct Shared<'k> {
     pub kept: &'k Kept,
     /// Those of them that the pool's roll-out passes over.
     pub passed_over: Kept,
-    /// Gangs that something waits for, counted already.
-    pub told: BTreeSet<String>,
 }
 
 pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kept, draft: &mut Draft) {
     let (allowance, room) = (Allowance::default(), Room::new(view, chosen.claims.clone()));
-    let mut shared = Shared { allowance, room, kept, passed_over: Kept::new(), told: BTreeSet::new() };
+    let mut shared = Shared { allowance, room, kept, passed_over: Kept::new() };
     let mut hour = Hour::new(view);
     for pool in view.pools.values() {
         let before = draft.courses.len();
@@ -74,9 +74,13 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
     }
 }
 
-/// Whether something was approved before, and not done yet.
-fn is_approved(view: &View<'_>, effects: &Effects) -> bool {
-    view.input.ledger.head.approvals.values().any(|opened| effects.within(&opened.left).is_ok())
+/// Whether the move of a node that is closed was approved before, and is not done yet: whatever it was closed for, where
+/// somebody said yes to the version that it moves to.
+fn is_approved(view: &View<'_>, pool: &PoolView<'_>, mark: &Mark, effects: &Effects) -> bool {
+    let is_begun = mark.why == "replace" || mark.why == "cut";
+    view.input.ledger.head.approvals.values().any(|opened| {
+        effects.within(&opened.left).is_ok() && (is_begun || is_approved_now(view.input, opened, pool.name))
+    })
 }
 
 /// What a node needs that is to be moved and is not yet: until then it serves as any other.
@@ -145,9 +149,9 @@ fn each(
         let Some(wish) = wishes.get(&slot.id) else { continue };
         on_the_way::follows(view, pool, slot, wish, before, draft);
         let Some(needs) = meanwhile(view, pool, slot, wish) else { continue };
-        // What was emptied for one move is not opened before another that somebody said yes to.
-        let emptied = slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut");
-        let approved = || emptied && is_approved(view, &wish.effects(&thing(pool.name)));
+        // What was emptied, for whatever, is not opened before a move that somebody said yes to.
+        let effects = || wish.effects(&thing(pool.name));
+        let approved = || slot.mark.as_ref().is_some_and(|mark| is_approved(view, pool, mark, &effects()));
         let is_free = wish.consent() == Consent::Standing || approved();
         let goes = draft.courses.len() > before.0;
         let only_labels = slot.mark.is_none() && matches!(needs, Wish::Dress { remove_starting: false, .. });
@@ -247,21 +251,35 @@ fn is_asked_for(view: &View<'_>, slot: &SlotView<'_>) -> bool {
 /// Instances of ours that no slot explains: reported, and left to a person.
 fn strays(view: &View<'_>, draft: &mut Draft) {
     for (id, seen) in &view.strays {
-        let slot = seen.tag.as_ref().map(|tag| tag.slot.clone());
-        let Some(slot) = slot.filter(|slot| view.pools.contains_key(&slot.pool)) else { continue };
-        let known = view.pools.get(&slot.pool).and_then(|pool| pool.slots.iter().find(|one| one.id == slot));
+        let Some(tag) = seen.tag.as_ref().filter(|tag| view.pools.contains_key(&tag.slot.pool)) else { continue };
+        let (slot, whose) = (&tag.slot, &tag.fleet);
+        let known = view.pools.get(&slot.pool).and_then(|pool| pool.slots.iter().find(|one| one.id == *slot));
+        let is_wanted = known.is_some_and(|known| known.part.is_some());
         let why = match known.and_then(SlotView::instance_id) {
             Some(other) if other == *id => continue,
+            // Of kin it only matters where another one would be launched.
+            Some(_) if whose != view.fleet => continue,
+            None if whose != view.fleet && !is_wanted => continue,
+            None if whose != view.fleet => kin(id, tag, view.fleet),
             Some(other) => {
                 format!("{id} says that it is {slot}, and so is {other}: terminate the one that nobody needs")
             }
-            None if known.is_some_and(|known| known.part.is_some()) => {
+            None if is_wanted => {
                 format!("{id} says that it is {slot}, which is known to be empty: terminate it if it does not go away")
             }
             None => format!("{id} says that it is {slot}, which is not wanted: terminate it, or make the pool larger"),
         };
         hold(draft, &thing(&slot.pool), format!("one instance for {slot}"), Reason::LeftOver, WaitingOn::Person(why));
     }
+}
+
+/// What to do about an instance that may have been ours before a ledger was lost.
+fn kin(id: &InstanceId, tag: &SlotTag, ours: &FleetUid) -> String {
+    let SlotTag { fleet, slot, .. } = tag;
+    format!(
+        "{id} says that it is {slot} of {fleet}, and this fleet is {ours}: where both are the same, tag it \
+         {FLEET}={ours}, and it is adopted; else terminate it, or give the pool or the Fleet another name"
+    )
 }
 
 pub fn standing(on: &Thing, reason: &Reason) -> Purpose {

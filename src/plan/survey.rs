@@ -130,7 +130,7 @@ fn short<'a>(view: &View<'a>, load: &Load<'a>) -> BTreeMap<&'a Uid, NamespacedNa
     let mut short = BTreeMap::new();
     for group in groups {
         let going: Vec<&PodSeen> = group.iter().copied().filter(|pod| pod.terminating.is_none()).collect();
-        if let Some(budget) = allowance.take(view, &going) {
+        if let Some(budget) = allowance.take(view, None, &going) {
             short.extend(group.into_iter().map(|pod| (&pod.uid, budget.clone())));
         }
     }

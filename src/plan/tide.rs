@@ -10,12 +10,14 @@ use jiff::Timestamp;
 
 use super::draft::{Course, Draft};
 use super::drain::{Pressure, Purpose, Steps, ask, asked_at, asked_later, step_id, suspend};
+use super::layout;
 use super::objects;
 use super::smaller;
 use super::steps::held;
 use super::types::*;
 use super::view::{SlotView, View};
 use crate::compile::holds;
+use crate::effect::marks::is_starting;
 use crate::effect::{Action, LedgerChange, Lent, Recall, Thing};
 use crate::fleet::standing::{LoanSpec, PoolSpec, TideSpec};
 use crate::fleet::target::{Part, PoolTarget, Purpose as Use};
@@ -45,9 +47,9 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         let wanted = format!("forget {name}, of which nothing can be asked back any more");
         record(draft, name, "returned", LedgerChange::Lent { tide: name.clone(), lent: None }, wanted);
     }
-    for (tide, why) in &view.input.closed {
+    for (tide, closed) in &view.input.closed {
         let on = Thing::Tide(tide.clone());
-        let waiting_on = WaitingOn::Guard { tide: tide.clone(), why: why.clone() };
+        let waiting_on = WaitingOn::Guard { tide: tide.clone(), why: closed.why.clone() };
         draft.held.push(Held {
             what: on,
             wanted: format!("lend what {tide} lends while the tide is low"),
@@ -93,14 +95,41 @@ pub fn guard_says(guard: &Guard, sample: Option<&Sample>, now: Timestamp) -> Res
     Ok(())
 }
 
-/// What has to be remembered about a guard: that lending began, and that it has to end before its time.
+/// Until when a tide that lends goes on although nobody answers for its guard now: one question without an answer calls
+/// nothing back. Nothing more is lent meanwhile.
+pub fn waited_for(view: &View<'_>, name: &TideName) -> Option<Timestamp> {
+    let guard = view.standing.tides.get(name)?.guard.as_ref()?;
+    let head = &view.input.ledger.head;
+    let is_silent = view.input.observed.guards.get(name).is_none_or(Option::is_none);
+    let since = head.silent.get(name).copied().unwrap_or(view.now);
+    let until = since.checked_add(guard.stale_after.signed()).ok()?;
+    (is_silent && head.lending.contains_key(name) && view.now <= until).then_some(until)
+}
+
+/// What has to be remembered about a guard: that lending began, that nobody answers, and that lending has to end before
+/// its time.
 fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft: &mut Draft) {
     let Some(guard) = &spec.guard else { return };
     let lending = view.input.ledger.head.lending.contains_key(name);
+    let silent = view.input.ledger.head.silent.contains_key(name);
     let sample = view.input.observed.guards.get(name).and_then(Option::as_ref);
     let says = guard_says(guard, sample, view.now);
     let tide = name.clone();
+    let waited_for = waited_for(view, name).filter(|_| matches!(phase, Phase::Low { .. }));
+    if let Some(until) = waited_for {
+        let wanted = format!("an answer for the guard of {name}, which lends");
+        let why = "nobody answers its query; by then somebody does, or what it lent is asked back";
+        draft.held.push(held(&Thing::Tide(tide.clone()), wanted, Reason::Wanted, WaitingOn::until(until, why)));
+    }
     let (verb, change, wanted) = match (phase, says, lending) {
+        (Phase::Low { .. }, Err(_), true) if waited_for.is_some() && silent => return,
+        (Phase::Low { .. }, Err(_), true) if waited_for.is_some() => {
+            let since = Some(view.now);
+            ("silent", LedgerChange::Silent { tide, since }, format!("remember that the guard of {name} is silent"))
+        }
+        (Phase::Low { .. }, Ok(()), true) if silent => {
+            ("heard", LedgerChange::Silent { tide, since: None }, format!("remember that the guard of {name} answers"))
+        }
         (Phase::Low { .. }, Ok(()), false) => {
             ("lend", LedgerChange::Lending { tide, since: Some(view.now) }, format!("remember that {name} lends"))
         }
@@ -210,7 +239,14 @@ fn is_ended_out(view: &View<'_>, handed: &Handed, name: &TideName, loan: &LoanSp
         _ => false,
     };
     let mut away = parts.filter(|part| part.layout == loan.layout);
-    away.any(|part| is_its(&part.purpose)) || is_borrowed(view, handed, loan)
+    away.any(|part| is_its(&part.purpose)) || is_leaving(view, loan) || is_borrowed(view, handed, loan)
+}
+
+/// Whether a node that is still cut for a loan goes as its pool becomes smaller: it comes back to nobody.
+fn is_leaving(view: &View<'_>, loan: &LoanSpec) -> bool {
+    let Some(pool) = view.pools.get(&loan.pool).filter(|pool| pool.spec.layout != loan.layout) else { return false };
+    let mut goes = pool.slots.iter().filter(|slot| slot.part.is_none()).filter_map(|slot| slot.node);
+    goes.any(|(_, node)| !is_starting(node) && layout::current(view, pool, node) == Some(&loan.layout))
 }
 
 fn is_borrowed(view: &View<'_>, handed: &Handed, loan: &LoanSpec) -> bool {
@@ -229,7 +265,7 @@ fn is_out(view: &View<'_>, handed: &Handed, name: &TideName, spec: &TideSpec) ->
     };
     let parts = handed.iter().flat_map(|(pool, target)| target.parts.iter().map(move |part| (pool, part)));
     parts.into_iter().any(|(pool, part)| of_tide(pool, &part.purpose))
-        || spec.loans.iter().any(|loan| is_borrowed(view, handed, loan))
+        || spec.loans.iter().any(|loan| is_leaving(view, loan) || is_borrowed(view, handed, loan))
 }
 
 fn record(draft: &mut Draft, name: &TideName, verb: &str, change: LedgerChange, wanted: String) {
@@ -372,7 +408,10 @@ fn emptied<'a>(view: &View<'a>, handed: &Handed, loan: &LoanSpec) -> BTreeSet<&'
         .flat_map(|part| part.first..part.first.saturating_add(part.nodes))
         .collect();
     let all = view.pools.get(&loan.pool).into_iter().flat_map(|pool| &pool.slots);
-    all.filter(|slot| slots.contains(&slot.id.index)).filter_map(|slot| slot.node).map(|(name, _)| name).collect()
+    all.filter(|slot| slot.place.is_some_and(|place| slots.contains(&place)))
+        .filter_map(|slot| slot.node)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// What a borrower runs on a pool whose cut did not change, or of which an edit lends it less, and by how much that is

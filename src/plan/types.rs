@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::stands::Stands;
 use crate::compile::cuts;
+use crate::compile::seats::Scene;
+pub use crate::compile::seats::Seats;
 use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::PoolTarget;
@@ -34,9 +36,9 @@ pub struct PlanInput {
     /// Pools that are kept under another name until that is written down: the old name by the new one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub renamed: BTreeMap<PoolName, PoolName>,
-    /// Tides that are low by the clock and lend nothing, because their guard says no or nothing: with its words.
+    /// Tides that are low by the clock and lend nothing, because their guard says no or nothing.
     #[serde(default)]
-    pub closed: BTreeMap<TideName, String>,
+    pub closed: BTreeMap<TideName, Closed>,
     /// Tides that were turned before their time, while the low tide that this fell into lasts.
     #[serde(default)]
     pub recalled: BTreeMap<TideName, Recall>,
@@ -56,6 +58,15 @@ pub struct PlanInput {
     /// Nodes with work move too, where that buys crossings or large free slots that are worth it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub defragment: bool,
+}
+
+/// A tide that could lend, and whose guard does not let it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Closed {
+    /// The words of its guard.
+    pub why: String,
+    /// When it would ask back what it lent: until then it may still begin.
+    pub reclaim_at: Timestamp,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -91,7 +102,18 @@ pub struct Plan {
 impl PlanInput {
     /// The target's pools as far as nodes that are cut anew have changed hands.
     pub fn handed_over(&self) -> BTreeMap<PoolName, PoolTarget> {
-        self.target.handed_over(&cuts::seen(&self.target, &self.ledger, &self.observed.cluster, self.now))
+        self.target.handed_over(&cuts::seen(&self.scene()))
+    }
+
+    /// Which slots of a pool are wanted. Planner, judge and status ask here.
+    pub fn seats(&self, pool: &PoolName) -> Seats {
+        Seats::of(&self.scene(), pool)
+    }
+
+    /// What says which slots of a pool are wanted.
+    fn scene(&self) -> Scene<'_> {
+        let (cloud, cluster) = (&self.observed.cloud, &self.observed.cluster);
+        Scene { target: &self.target, ledger: &self.ledger, cloud, cluster, now: self.now }
     }
 
     /// A slot by the name that its pool has, where it is given by the one that the pool had.
@@ -422,6 +444,13 @@ impl Plan {
     }
 }
 
+impl GangHit {
+    /// What it loses, in GPU-seconds.
+    pub fn gpu_secs(&self) -> u64 {
+        u64::from(self.gpus).saturating_mul(self.at_risk_secs)
+    }
+}
+
 impl Disruption {
     pub fn is_none(&self) -> bool {
         self.pods == 0 && self.gangs.is_empty()
@@ -438,7 +467,7 @@ impl Disruption {
         for gang in &other.gangs {
             if self.gangs.contains(gang) {
                 pods = pods.saturating_sub(gang.pods);
-                gpu_secs = gpu_secs.saturating_sub(u64::from(gang.gpus).saturating_mul(gang.at_risk_secs));
+                gpu_secs = gpu_secs.saturating_sub(gang.gpu_secs());
             } else {
                 self.gangs.push(gang.clone());
             }

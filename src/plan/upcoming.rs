@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 
 use super::draft::Draft;
 use super::harm::Harm;
-use super::types::{Disruption, PlanInput, Upcoming};
-use crate::effect::{Action, ClusterAction, Thing};
+use super::types::{Disruption, PlanInput, Upcoming, frozen_by_document};
+use crate::effect::{Action, ClusterAction, Freeze, Scope, Thing};
 use crate::fleet::Change;
 use crate::fleet::layout::WHOLE;
 use crate::fleet::quota::Amount;
@@ -27,14 +27,28 @@ pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
     for (at, changes) in &input.upcoming {
         for change in changes {
             match change {
-                Change::Tide { tide, phase } => draft.upcoming.push(Upcoming {
-                    at: *at,
-                    what: Thing::Tide(tide.clone()),
-                    change: turn(tide, phase, &zone),
-                    disruption: Disruption::default(),
-                }),
+                Change::Tide { tide, phase } => {
+                    let turns = turn(tide, phase, &zone);
+                    let change = match holds(input, tide) {
+                        Some(freeze) => format!("{tide} holds its phase {}; else {turns}", while_frozen(&freeze)),
+                        None => turns,
+                    };
+                    let what = Thing::Tide(tide.clone());
+                    draft.upcoming.push(Upcoming { at: *at, what, change, disruption: Disruption::default() });
+                }
                 Change::Pool { pool, before, after } => {
+                    // A freeze of less than all lets go what the cloud takes at an instant.
+                    let by_tide = changes.iter().any(|change| matches!(change, Change::Tide { .. }));
+                    let stops = |freeze: &Freeze| freeze.all || by_tide || after.nodes >= before.nodes;
+                    let freeze = frozen(input, pool).filter(stops);
                     for moved in moves(pool, before, after, &zone) {
+                        if let Some(freeze) = &freeze {
+                            let (stays, else_) = (while_frozen(freeze), moved.sentence());
+                            let change = format!("{pool} stays as it is {stays}; else it {else_}");
+                            let (what, disruption) = (Thing::Pool(pool.clone()), Disruption::default());
+                            draft.upcoming.push(Upcoming { at: *at, what, change, disruption });
+                            continue;
+                        }
                         let slots = moved.slots.iter().flat_map(|(from, to)| *from..*to);
                         let fresh: Vec<u32> =
                             slots.filter(|slot| moved.empties && emptied.insert((pool, *slot))).collect();
@@ -48,6 +62,29 @@ pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
             }
         }
     }
+}
+
+/// The freeze that keeps a pool as it is.
+fn frozen(input: &PlanInput, pool: &PoolName) -> Option<Freeze> {
+    let document = input.target.standing.frozen.as_deref().map(|reason| frozen_by_document(reason, input.now));
+    let is_of = |freeze: &&Freeze| match &freeze.scope {
+        Scope::Fleet => true,
+        Scope::Pool(name) => name == pool,
+        Scope::Node(_) => false,
+    };
+    document.or_else(|| input.ledger.head.frozen.iter().find(is_of).cloned())
+}
+
+/// The freeze under which a tide holds its phase: one of every pool that it lends from or resizes.
+fn holds(input: &PlanInput, tide: &TideName) -> Option<Freeze> {
+    let spec = input.target.standing.tides.get(tide)?;
+    let pools = || spec.loans.iter().map(|loan| &loan.pool).chain(&spec.resizes);
+    let first = frozen(input, pools().next()?)?;
+    pools().all(|pool| frozen(input, pool).is_some()).then_some(first)
+}
+
+fn while_frozen(freeze: &Freeze) -> String {
+    format!("while it is frozen by {} ({})", freeze.by, freeze.reason)
 }
 
 /// Workloads that this plan itself moves: when the tide turns next, they are elsewhere.

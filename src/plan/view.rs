@@ -10,8 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::harm::Harm;
 use super::types::PlanInput;
 use crate::effect::marks::{CORDON, Mark};
-use crate::effect::seats::Seats;
-use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot};
+use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot, is_kin};
 use crate::fleet::standing::{PoolSpec, Standing};
 use crate::fleet::target::{Part, PoolTarget, Purpose};
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, ReservationId, SlotId};
@@ -37,7 +36,7 @@ pub struct View<'a> {
     pub pools: BTreeMap<&'a PoolName, PoolView<'a>>,
     /// Machines that change places, as far as that is not over: by the slot with the note.
     pub exchanges: Vec<(SlotId, Exchange)>,
-    /// Our instances that no slot explains, with why.
+    /// Our instances that no slot explains, and those of our kin.
     pub strays: Vec<(&'a InstanceId, &'a InstanceSeen)>,
     /// What the snapshot has and what the ledger knows of, where too much is missing to believe it.
     pub shrunk: Option<(Counts, Counts)>,
@@ -57,6 +56,8 @@ pub struct SlotView<'a> {
     pub id: SlotId,
     /// None: the slot is not wanted.
     pub part: Option<&'a Part>,
+    /// Its place among those of the target.
+    pub place: Option<u32>,
     /// It is not wanted only as long as a tide makes the pool smaller.
     pub by_tide: bool,
     pub record: Option<&'a Slot>,
@@ -110,7 +111,7 @@ impl<'a> View<'a> {
         }
         let known: BTreeSet<&InstanceId> =
             pools.values().flat_map(|pool: &PoolView<'_>| &pool.slots).filter_map(SlotView::instance_id).collect();
-        let strays = finder.ours.values().flatten().copied();
+        let strays = finder.ours.values().flatten().copied().chain(kin(input, fleet));
         let strays =
             strays.filter(|(id, seen)| seen.state.is_live() && !known.contains(id) && !remembered.contains(id));
         let mut strays: Vec<_> = strays.collect();
@@ -120,9 +121,9 @@ impl<'a> View<'a> {
         Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, exchanges, strays, shrunk }
     }
 
-    /// Whether an instance says that it is in this slot, and nobody knows of it.
-    pub fn has_stray(&self, slot: &SlotId) -> bool {
-        self.strays.iter().any(|(_, seen)| seen.tag.as_ref().is_some_and(|tag| tag.slot == *slot))
+    /// An instance that says that it is in this slot, and of which nobody knows.
+    pub fn stray(&self, slot: &SlotId) -> Option<&'a InstanceId> {
+        self.strays.iter().find(|(_, seen)| seen.tag.as_ref().is_some_and(|tag| tag.slot == *slot)).map(|(id, _)| *id)
     }
 
     pub fn slots(&self) -> impl Iterator<Item = (&PoolView<'a>, &SlotView<'a>)> {
@@ -169,6 +170,15 @@ fn tagged<'a>(
     (ours, tokens)
 }
 
+/// Instances that may have been ours before a ledger was lost.
+fn kin<'a>(
+    input: &'a PlanInput,
+    fleet: &'a FleetUid,
+) -> impl Iterator<Item = (&'a InstanceId, &'a InstanceSeen)> + use<'a> {
+    let is = |seen: &InstanceSeen| seen.tag.as_ref().is_some_and(|tag| is_kin(fleet, &tag.fleet));
+    input.observed.cloud.instances.seen().iter().filter(move |(_, seen)| is(seen))
+}
+
 /// Too much of what we know of is missing: the answer is wrong, or something terrible happened. A terminated instance
 /// that is listed is not missing, and neither is one that we told to end ourselves.
 fn shrunk(input: &PlanInput, remembered: &BTreeSet<&InstanceId>) -> Option<(Counts, Counts)> {
@@ -211,8 +221,7 @@ struct Finder<'a, 'f> {
 impl<'a> Finder<'a, '_> {
     fn pool(&self, name: &'a PoolName, spec: &'a PoolSpec, target: &'a PoolTarget) -> PoolView<'a> {
         let known = self.input.ledger.pools.get(name);
-        let seats =
-            Seats::of(target, spec.size, known, &self.input.observed, &self.input.ledger.head.frozen, self.input.now);
+        let seats = self.input.seats(name);
         let beyond = known.iter().flat_map(|known| known.slots.range(target.nodes..)).map(|(index, _)| *index);
         let mut slots = Vec::new();
         for index in (0..target.nodes).chain(beyond) {
@@ -220,6 +229,7 @@ impl<'a> Finder<'a, '_> {
             let part = seats.part(target, index);
             if part.is_some() || record.is_some_and(Slot::is_something) {
                 let mut slot = self.slot(SlotId::new(name, index), part, record);
+                slot.place = seats.place(target, index);
                 slot.by_tide = part.is_none() && seats.is_by_tide(index);
                 slots.push(slot);
             }
@@ -228,9 +238,9 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn slot(&self, id: SlotId, part: Option<&'a Part>, record: Option<&'a Slot>) -> SlotView<'a> {
-        let by_tide = false;
+        let (by_tide, place) = (false, None);
         let mut view =
-            SlotView { id, part, by_tide, record, body: Body::Nothing, instance: None, node: None, mark: None };
+            SlotView { id, part, place, by_tide, record, body: Body::Nothing, instance: None, node: None, mark: None };
         if let Some(claimed) = record.and_then(|record| record.node.as_ref()) {
             view.node = self.input.observed.cluster.nodes.seen().get_key_value(claimed);
             view.body = match view.node {

@@ -139,25 +139,31 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     if slot.body == Body::Starting {
         return None;
     }
-    // Closed for a person who has what they wanted: it serves first, and is then like any other.
+    let outdated = is_outdated(view, pool, slot);
+    // Closed for a person who has what they wanted: unless it moves on the way, it serves first, and is then like any
+    // other.
     if slot.mark.as_ref().is_some_and(|mark| mark.why == DRAIN) {
-        return Some(Wish::Free);
+        return Some(if outdated { moves_on(pool) } else { Wish::Free });
     }
     if let Some(found) = layout::misfit(pool, node).filter(|_| slot.is_existing()) {
         return Some(Wish::Misfit { found });
     }
     let cut = cut_wish(view, pool, slot);
-    let outdated = is_outdated(view, pool, slot);
     if let Some(cut) = cut {
         // What a tide empties is only cut, unless the roll-out would have it go too.
         return Some(if outdated && cut.is_rollout() { cut.with_update() } else { cut });
     }
     if outdated {
-        let idle_only = pool.spec.updates.when == When::Idle;
-        let pressure = PressureOf { idle_only, ..PressureOf::default() };
-        return Some(Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true });
+        return Some(moves_on(pool));
     }
     in_service(view, pool, slot)
+}
+
+/// A node that is well moves to the version that its pool now wants.
+fn moves_on(pool: &PoolView<'_>) -> Wish {
+    let idle_only = pool.spec.updates.when == When::Idle;
+    let pressure = PressureOf { idle_only, ..PressureOf::default() };
+    Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true }
 }
 
 /// What a node that serves needs while nothing takes it out, or while what would has to wait: its labels, and its door
@@ -214,13 +220,18 @@ fn removal(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
     Wish::Remove { reason, pressure: PressureOf::default(), voluntary }
 }
 
-/// Why a slot is not wanted, and whether somebody chose that: the tide made the pool smaller, its capacity ends, or
-/// somebody wrote less.
+/// Why a slot is not wanted, and whether somebody chose that: the tide made the pool smaller, its capacity ends, it is so
+/// sick that it would go anyway, or somebody wrote less.
 pub fn not_wanted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> (Reason, bool) {
     if let Some(ending) = ends::of(view, pool, slot).filter(|ending| ending.begins <= view.now) {
         return (ending.reason, false);
     }
-    if slot.by_tide { (Reason::Resized, false) } else { (Reason::NotWanted, true) }
+    let sick = health::sickness(view, pool, slot).filter(|_| slot.body == Body::Serving && !slot.is_existing());
+    match sick.filter(|sick| sick.remedy == Remedy::Replace) {
+        Some(Sickness { remedy, symptom, .. }) => (Reason::Sick { remedy, symptom }, false),
+        None if slot.by_tide => (Reason::Resized, false),
+        None => (Reason::NotWanted, true),
+    }
 }
 
 fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
@@ -286,6 +297,8 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
     let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
     let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
     let target = &view.input.target;
+    // Who cut it by hand did not lend it, and no tide asks for it.
+    let lent_before = lent_before && layout::by_hand(view, pool, slot).is_none();
     let late = from.filter(|_| lent_before).and_then(|from| target.lent_as(pool.name, from));
     let late = late.map(|(tide, loan)| target.coming_back(tide, loan));
     let (reason, pressure, rollout) = match (&part.purpose, &late) {

@@ -6,10 +6,13 @@ use super::plan::words::{clean, count, length};
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange};
 use crate::observed::Market;
 use crate::plan::{Plan, Step};
-use crate::status::{Event, EventKind};
+use crate::status::{Event, EventKind, Progress, StepProgress, StepState};
 
 /// What a service says that has too much to do: it is asked again in a moment.
 const BUSY: [&str; 3] = ["RequestLimitExceeded", "Throttling", "TooManyRequests"];
+
+/// How many steps are named that a person interrupted: more than are ever in flight at once, and their waits.
+const MOST_UNFINISHED: usize = 24;
 
 /// One line, without a break at its end; none for what nobody needs to read. Times are in the fleet's zone.
 pub fn line(event: &Event, plan: &Plan, zone: &TimeZone) -> Option<String> {
@@ -53,6 +56,26 @@ pub fn happened(event: &Event, plan: &Plan) -> Option<String> {
         }
         EventKind::NotApproved { why } => Some(format!("{what}: left out, not approved: {}", clean(why))),
     }
+}
+
+/// What was begun and has not ended, for a person who stopped it: every step that the next run takes up. None where there
+/// is none.
+pub fn unfinished(progress: &Progress, plan: &Plan) -> Option<String> {
+    let one = |found: &StepProgress| {
+        let what = plan.step(&found.step).map_or_else(|| found.step.to_string(), self::step);
+        match &found.state {
+            StepState::Running => Some(format!("  {what}: not known yet how it ended")),
+            StepState::Waiting { why } => Some(format!("  {what}: {}", clean(why))),
+            _ => None,
+        }
+    };
+    let mut lines: Vec<String> = progress.steps.iter().filter_map(one).collect();
+    let more = lines.len().saturating_sub(MOST_UNFINISHED);
+    lines.truncate(MOST_UNFINISHED);
+    if more > 0 {
+        lines.push(format!("  and {more} more"));
+    }
+    (!lines.is_empty()).then(|| format!("Begun and not finished:\n{}", lines.join("\n")))
 }
 
 /// Machines take the time that they take; people and their work are another matter.
@@ -197,6 +220,8 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Lent { tide, lent: None } => format!("note that all that {tide} lent is back"),
         LedgerChange::Lending { tide, since: Some(_) } => format!("note that {tide} lends"),
         LedgerChange::Lending { tide, since: None } => format!("note that {tide} has everything back"),
+        LedgerChange::Silent { tide, since: Some(_) } => format!("note that the guard of {tide} is silent"),
+        LedgerChange::Silent { tide, since: None } => format!("note that the guard of {tide} answers again"),
         _ => "remember what was done".into(),
     }
 }

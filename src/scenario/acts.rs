@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Wrong;
 use super::bench::Bench;
 use super::command::Act;
+use crate::effect::Ledger;
 use crate::effect::marks::HANDS_OFF;
 use crate::fleet::standing::Standing;
 use crate::ids::{InstanceType, TideName};
@@ -71,6 +72,12 @@ pub fn act(bench: &mut Bench, act: &Act) -> Said {
             bench.sim.in_cluster(|cluster, now| cluster.delete_object(now, object))?;
             nothing
         }
+        Act::LoseLedger(identity) => {
+            bench.sim.aside(|state| state.ledger.put(&Ledger::default()));
+            bench.uid = identity.clone().unwrap_or_else(|| bench.uid.clone());
+            bench.door.iter().for_each(|door| door.be(&bench.uid));
+            nothing
+        }
         Act::Acceptance(secs) => {
             let acceptance = secs.map_or(Acceptance::Never, Acceptance::After);
             bench.sim.in_cluster(|cluster, _| cluster.set_acceptance(acceptance));
@@ -114,7 +121,9 @@ fn on_node(bench: &mut Bench, act: &Act) -> Said {
 /// What a tide's guard asks for.
 fn query(bench: &Bench, tide: &TideName) -> Result<String, Wrong> {
     let target = bench.fleet()?.target_at(bench.sim.now());
-    let spec = target.standing.tides.get(tide).ok_or_else(|| Wrong::new(format!("there is no tide {tide}")))?;
+    bench.names.tide(tide)?;
+    let gone = || Wrong::new(format!("the document of {tide} is gone"));
+    let spec = target.standing.tides.get(tide).ok_or_else(gone)?;
     let guard = spec.guard.as_ref().ok_or_else(|| Wrong::new(format!("{tide} has no guard")))?;
     Ok(guard.prometheus.clone())
 }

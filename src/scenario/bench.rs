@@ -14,16 +14,17 @@ use std::task::{Context, Poll, Waker};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Wrong;
-use super::command::{Command, From, Place, Run};
+use super::command::{Command, From, Run};
 use super::documents::Documents;
 use super::events;
 use super::invariants::Watch;
+use super::names::Names;
 use super::print;
 use super::settle::settle;
 use crate::apply::{ApplyError, Patience, Report, StopSignal, apply, open_approval};
 use crate::audit::{Audited, audit};
 use crate::fleet::{Fleet, Target};
-use crate::ids::{Digest, FleetUid, InstanceId, NodeName, SlotId};
+use crate::ids::{Digest, FleetUid};
 use crate::plan::{PlanInput, WaitingOn, plan, templates};
 use crate::provider::sim::{Operator, Sim};
 use crate::provider::{Cloud, World};
@@ -37,6 +38,7 @@ pub struct Bench {
     pub sim: Sim,
     pub documents: Documents,
     pub fleet: Option<Fleet>,
+    pub names: Names,
     pub approval: Option<Digest>,
     pub watch: Rc<RefCell<Watch>>,
     /// How many gangs were submitted without a name.
@@ -46,8 +48,9 @@ pub struct Bench {
     /// The plan of an operator who is slow.
     kept: Option<Looked>,
     base: PathBuf,
-    uid: FleetUid,
-    door: Option<Rc<dyn Door>>,
+    /// Who the fleet is where the ledger does not say.
+    pub uid: FleetUid,
+    pub door: Option<Rc<dyn Door>>,
     /// Through the simulator's own traits, whatever door there is.
     direct: bool,
 }
@@ -62,6 +65,8 @@ pub trait Door: std::fmt::Debug {
     fn cloud<'a>(&'a self, who: &'a dyn Operator, alone: bool) -> Box<dyn Cloud + 'a>;
     /// Whoever spoke is dead, and whoever comes next knows nothing.
     fn forget(&self);
+    /// Whoever comes next is of this fleet.
+    fn be(&self, fleet: &FleetUid);
     /// What went wrong on the way, and how often.
     fn struck(&self) -> Vec<(String, u64)>;
 }
@@ -129,6 +134,7 @@ impl Bench {
             sim,
             documents,
             fleet: None,
+            names: Names::default(),
             approval: None,
             watch,
             gangs: 0,
@@ -179,6 +185,7 @@ impl Bench {
         self.sim.furnish(&target)?;
         self.door.iter().for_each(|door| door.furnish(&self.sim, &target));
         self.watch.borrow_mut().rules(&target);
+        self.names.learn(&fleet);
         (self.documents, self.fleet) = (documents, Some(fleet));
         Ok(())
     }
@@ -453,28 +460,6 @@ impl Bench {
         self.watch.borrow_mut().after(&self.sim.state());
         let broken = self.watch.borrow().broken.clone();
         if broken.is_empty() { Ok(()) } else { Err(format!("an invariant is broken: {}", broken.join("; "))) }
-    }
-
-    /// The node in a slot, or a node by its name.
-    pub fn node(&self, place: &Place) -> Result<NodeName, Wrong> {
-        let Ok(slot) = place.0.parse::<SlotId>() else { return Ok(place.0.as_str().into()) };
-        let state = self.sim.state();
-        let (ledger, _) = state.ledger.whole();
-        let known = ledger.slot(&slot).ok_or_else(|| Wrong::new(format!("the ledger knows no slot {slot}")))?;
-        if let Some(node) = &known.node {
-            return Ok(node.clone());
-        }
-        let seen = state.cluster.observe(state.now);
-        let found =
-            seen.nodes.seen().iter().find(|(_, node)| node.instance.is_some() && node.instance == known.instance);
-        found.map(|(name, _)| name.clone()).ok_or_else(|| Wrong::new(format!("there is no node in {slot}")))
-    }
-
-    pub fn instance(&self, place: &Place) -> Result<InstanceId, Wrong> {
-        let slot: SlotId = place.0.parse().map_err(Wrong::new)?;
-        let (ledger, _) = self.sim.state().ledger.whole();
-        let known = ledger.slot(&slot).and_then(|slot| slot.instance.clone());
-        known.ok_or_else(|| Wrong::new(format!("there is no instance in {slot}")))
     }
 }
 

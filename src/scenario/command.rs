@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::effect::Scope;
 use crate::fleet::policy::ConditionStatus;
-use crate::ids::{InstanceType, NamespacedName, PoolName, QuotaName, TideName, TierName, Zone};
+use crate::ids::{FleetUid, InstanceType, NamespacedName, PoolName, QuotaName, TideName, TierName, Zone};
 use crate::manifest::Kind;
 use crate::observed::{Market, ObjectKey};
 use crate::provider::sim::Fault;
@@ -113,6 +113,7 @@ pub enum Act {
     Change { object: ObjectKey, path: String, value: String, by: String },
     DeleteObject { object: ObjectKey },
     Acceptance(Option<u32>),
+    LoseLedger(Option<FleetUid>),
 }
 
 /// What users submit.

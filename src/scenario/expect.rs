@@ -6,6 +6,7 @@ use super::command::{Counted, Expect};
 use super::print;
 use super::twin::as_from_nothing;
 use super::work::gang_named;
+use crate::effect::Scope;
 use crate::effect::marks::{CORDON, POOL, is_starting};
 use crate::units::Duration;
 
@@ -43,12 +44,14 @@ fn so(bench: &Bench, expect: &Expect) -> Result<(), Wrong> {
     let seen = state.cluster.observe(state.now);
     match expect {
         Expect::Nodes { pool, count } => {
+            bench.names.pool(pool)?;
             let (ledger, _) = state.ledger.whole();
             let known = ledger.pools.get(pool).into_iter().flat_map(|pool| pool.slots.values());
             let found = known.filter(|slot| slot.instance.is_some() || slot.node.is_some()).count();
             same(found as u64, u64::from(*count), &format!("nodes in pool/{pool}"))
         }
         Expect::Ready { pool, count } => {
+            bench.names.pool(pool)?;
             let open = seen.nodes.seen().values().filter(|node| {
                 node.labels.get(POOL).is_some_and(|name| name == pool.as_str())
                     && node.ready
@@ -73,6 +76,9 @@ fn so(bench: &Bench, expect: &Expect) -> Result<(), Wrong> {
             same(found, *count, &format!("{what:?}").to_lowercase())
         }
         Expect::Frozen(scope) => {
+            if let Scope::Pool(pool) = scope {
+                bench.names.pool(pool)?;
+            }
             let found = state.ledger.head().frozen.iter().any(|freeze| freeze.scope == *scope);
             if found { Ok(()) } else { Err(format!("{scope:?} is not frozen").into()) }
         }

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | `script` | lines, blocks and expected output |
 //! | `words`, `command`, `parse` | a line as a typed command, or what is wrong with it |
-//! | `documents` | the fleet's documents, and edits to them |
+//! | `documents`, `names` | the fleet's documents, and edits to them; the names that they gave |
 //! | `bench` | a simulated world with a fleet: look, round, converge |
 //! | `acts`, `work`, `orders` | what a command does to the world |
 //! | `expect` | what must be so |
@@ -29,6 +29,7 @@ pub mod documents;
 pub mod events;
 mod expect;
 pub mod invariants;
+mod names;
 mod orders;
 mod parse;
 pub mod print;

@@ -5,8 +5,10 @@ use jiff::Timestamp;
 use super::Wrong;
 use super::bench::Bench;
 use super::command::{Order, Place, Where};
+use super::names::known;
 use crate::audit::audit;
 use crate::effect::{DrainOrder, Freeze, LedgerChange, Quarantine, Recall, Scope};
+use crate::ids::NodeName;
 use crate::plan::plan;
 use crate::plan::survey::{slot_of, survey};
 use crate::render::plan::{self as render, Shown};
@@ -25,16 +27,19 @@ pub fn order(bench: &mut Bench, order: &Order) -> Result<Vec<String>, Wrong> {
         Order::Thaw { scope } => LedgerChange::Thaw(resolve(bench, scope)?),
         Order::Quarantine { place, reason } => {
             let quarantine = Quarantine { by, at, reason: reason.clone() };
-            LedgerChange::Quarantine { node: bench.node(place)?, quarantine }
+            LedgerChange::Quarantine { node: bench.node_there(place)?, quarantine }
         }
-        Order::Return(place) => LedgerChange::Return { node: bench.node(place)? },
+        Order::Return(place) => LedgerChange::Return { node: kept_out(bench, place)? },
         Order::Drain { place, reason, force } => {
-            LedgerChange::Drain { node: bench.node(place)?, order: drain_order(at, reason, *force) }
+            LedgerChange::Drain { node: bench.node_there(place)?, order: drain_order(at, reason, *force) }
         }
         Order::DryDrain(place) => return dry_drain(bench, place),
-        Order::Undrain(place) => LedgerChange::Undrain { node: bench.node(place)? },
+        Order::Undrain(place) => LedgerChange::Undrain { node: kept_out(bench, place)? },
         Order::Lost => return lost(bench),
-        Order::Recall(tide) => LedgerChange::Recall { tide: tide.clone(), recall: Recall { at, by } },
+        Order::Recall(tide) => {
+            bench.names.tide(tide)?;
+            LedgerChange::Recall { tide: tide.clone(), recall: Recall { at, by } }
+        }
     };
     bench.sim.remember(&change);
     Ok(Vec::new())
@@ -53,7 +58,7 @@ fn drain_order(at: Timestamp, reason: &str, force: bool) -> DrainOrder {
 
 /// What `tidewright drain --dry-run` prints.
 fn dry_drain(bench: &mut Bench, place: &Place) -> Result<Vec<String>, Wrong> {
-    let node = bench.node(place)?;
+    let node = bench.node_there(place)?;
     let mut input = bench.look()?.input;
     input.ledger.change(&LedgerChange::Drain { node: node.clone(), order: drain_order(input.now, "", false) });
     input.only_node = Some(node.clone());
@@ -66,7 +71,18 @@ fn dry_drain(bench: &mut Bench, place: &Place) -> Result<Vec<String>, Wrong> {
 
 fn resolve(bench: &Bench, scope: &Where) -> Result<Scope, Wrong> {
     match scope {
-        Where::Known(scope) => Ok(scope.clone()),
+        Where::Known(Scope::Fleet) => Ok(Scope::Fleet),
+        Where::Known(Scope::Pool(pool)) => bench.names.pool(pool).map(|()| Scope::Pool(pool.clone())),
+        Where::Known(Scope::Node(node)) => bench.node_there(&Place(node.to_string())).map(Scope::Node),
         Where::NodeOf(place) => bench.node(place).map(Scope::Node),
     }
+}
+
+/// A node that somebody keeps out of service, there or gone.
+fn kept_out(bench: &Bench, place: &Place) -> Result<NodeName, Wrong> {
+    let (name, state) = (bench.node(place)?, bench.sim.state());
+    let head = state.ledger.head();
+    let names = head.quarantined.keys().chain(head.drains.keys()).map(|name| name.as_str());
+    known("node that is kept out of service", name.as_str(), names)?;
+    Ok(name)
 }

@@ -41,7 +41,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("show", "show [calls|events|health|faults|fabric]"),
     ("defragment", "defragment on|off"),
     ("fail", "fail next launch no-capacity|throttled|ambiguous|denied|other [N times]"),
-    ("lose", "lose next answer done|undone [N times]"),
+    ("lose", "lose next answer done|undone [N times], or lose ledger [as IDENTITY]"),
     ("throttle", "throttle next [N calls]"),
     ("conflict", "conflict next [N writes]"),
     ("crash", "crash before|after|at-answer effect N"),
@@ -116,6 +116,10 @@ pub fn command(item: &Item) -> Parsed {
     let mut words = Words::new(rest, usage)?;
     let parsed = match name {
         "start" | "fleet" | "edit" | "delete" | "add" => document(name, &mut words, item)?,
+        "lose" if words.take("ledger") => {
+            let identity = if words.take("as") { Some(words.next("an identity")?.as_str().into()) } else { None };
+            Command::Act(Act::LoseLedger(identity))
+        }
         "fail" | "lose" | "throttle" | "conflict" | "crash" | "hide" | "unread" | "stale" | "lag" | "stillborn" => {
             Command::Fault(fault(name, &mut words)?)
         }

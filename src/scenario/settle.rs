@@ -41,8 +41,10 @@ const LOOKS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 const OTHERS_NEED: Duration = Duration::minutes(10);
 /// Looks in a row without a round after which the world goes round in circles: two days of waiting for the next hour.
 const MOST_LOOKS: u32 = 100;
-/// The quiet lasts so many rounds; over a wire, where each takes many calls, so many.
+/// The quiet lasts so many rounds.
 const QUIET: u32 = 100;
+/// Over a wire each of them takes many calls: one seed of so many has all of them, and the others so many rounds.
+const WHOLE_OVER_A_WIRE: u64 = 10;
 const QUIET_OVER_A_WIRE: u32 = 8;
 /// Between two of them, an operator's pace.
 const QUIET_PAUSE: Duration = Duration::secs(30);
@@ -313,8 +315,9 @@ fn turns(bench: &Bench, since: Timestamp) -> Result<bool, Wrong> {
 
 /// Rounds in which no call changes or tries to change anything; over when a tide turns.
 pub fn stays_quiet(bench: &mut Bench) -> Result<(), Wrong> {
-    let before = bench.sim.state().calls.total;
-    let rounds = if bench.is_wired() { QUIET_OVER_A_WIRE } else { QUIET };
+    let (before, seed) = (bench.sim.state().calls.total, bench.sim.state().seed);
+    let is_short = bench.is_wired() && !seed.is_multiple_of(WHOLE_OVER_A_WIRE);
+    let rounds = if is_short { QUIET_OVER_A_WIRE } else { QUIET };
     for round in 1..=rounds {
         let since = bench.sim.now();
         bench.round()?;

@@ -61,10 +61,10 @@ pub fn gang_named(bench: &Bench, name: &str) -> Result<NamespacedName, Wrong> {
 fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
     let target = bench.fleet()?.target_at(bench.sim.now());
     let standing = &target.standing;
-    let quota = standing.quotas.get(&wish.quota).ok_or_else(|| {
-        let known: Vec<&str> = standing.quotas.keys().map(|name| name.as_str()).collect();
-        Wrong::new(format!("there is no quota {}", wish.quota)).hint(format!("known: {}", known.join(", ")))
-    })?;
+    bench.names.quota(&wish.quota)?;
+    wish.tier.iter().try_for_each(|tier| bench.names.tier(tier))?;
+    let gone = || Wrong::new(format!("the document of quota {} is gone", wish.quota));
+    let quota = standing.quotas.get(&wish.quota).ok_or_else(gone)?;
     let (namespace, queue) =
         quota.namespaces.first().ok_or_else(|| Wrong::new(format!("{} has no namespace", wish.quota)))?;
     let name = wish.name.clone().unwrap_or_else(|| {
@@ -102,6 +102,7 @@ fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
 
 fn service(bench: &Bench, wish: &ServiceWish) -> Result<ServiceSpec, Wrong> {
     let name = &wish.name;
+    wish.pool.iter().try_for_each(|pool| bench.names.pool(pool))?;
     let mut spec = ServiceSpec::new(
         name.namespace.as_str(),
         &name.name,
@@ -114,7 +115,9 @@ fn service(bench: &Bench, wish: &ServiceWish) -> Result<ServiceSpec, Wrong> {
     (spec.together, spec.save_secs) = (wish.together, wish.save_secs);
     if let Some(name) = &wish.tier {
         let target = bench.fleet()?.target_at(bench.sim.now());
-        let tier = target.standing.tiers.get(name).ok_or_else(|| Wrong::new(format!("there is no tier {name}")))?;
+        bench.names.tier(name)?;
+        let gone = || Wrong::new(format!("the document of tier {name} is gone"));
+        let tier = target.standing.tiers.get(name).ok_or_else(gone)?;
         spec.template.priority = tier.rank;
     }
     Ok(spec)

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::status::{LayoutCount, PoolStatus};
 use crate::effect::marks::{CORDON, MIG_CONFIG, PLUGIN_CONFIG, is_starting};
-use crate::effect::seats::Seats;
 use crate::effect::{Fact, LaidOut, Slot, Verdict, allocatable_is};
 use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{InstanceId, NodeName, PoolName};
@@ -66,7 +65,7 @@ fn pool(
     for part in &target.parts {
         status.layouts.entry(part.layout.clone()).or_default().wanted += part.nodes;
     }
-    let seats = Seats::of(target, None, known, &input.observed, &input.ledger.head.frozen, input.now);
+    let seats = input.seats(name);
     let beyond = slots.iter().flat_map(|slots| slots.range(target.nodes..)).map(|(index, _)| *index);
     for index in (0..target.nodes).chain(beyond) {
         let slot = slots.and_then(|slots| slots.get(&index)).unwrap_or(&none);

@@ -153,8 +153,9 @@ pub struct ShareStatus {
 #[derive(Clone, PartialEq, Debug)]
 pub struct TideStatus {
     pub tide: TideName,
+    /// Where it is; one that its guard keeps from lending is where the clock has it.
     pub phase: Phase,
-    /// When it turns next, and to what, if within 24 hours.
+    /// When it turns next by the clock, and to what, if within 24 hours.
     pub next: Option<(Timestamp, Phase)>,
     pub lent: u32,
     pub returning: u32,
@@ -275,12 +276,22 @@ fn block_price(input: &PlanInput, name: &ReservationName, nodes: u32) -> Option<
 }
 
 fn tide(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideName, phase: &Phase) -> TideStatus {
-    let next = input.upcoming.iter().find_map(|(at, changes)| {
-        changes.iter().find_map(|change| match change {
-            Change::Tide { tide, phase } if tide == name => Some((*at, *phase)),
-            _ => None,
-        })
+    let (spec, held) = (input.target.standing.tides.get(name), input.closed.get(name));
+    // What is planned for it begins with the next low tide; this one may still begin, until it would ask back.
+    let phase = held.map_or(*phase, |held| Phase::Low { reclaim_at: held.reclaim_at });
+    let asks_back = held.zip(spec).and_then(|(held, spec)| {
+        let (hard_at, due) = spec.asks_back(None, phase)?;
+        Some((held.reclaim_at, Phase::Reclaiming { hard_at, due }))
     });
+    let planned = || {
+        input.upcoming.iter().find_map(|(at, changes)| {
+            changes.iter().find_map(|change| match change {
+                Change::Tide { tide, phase } if tide == name => Some((*at, *phase)),
+                _ => None,
+            })
+        })
+    };
+    let next = asks_back.or_else(planned);
     let (mut lent, mut returning) = (0, 0);
     for part in handed.values().flat_map(|pool| &pool.parts) {
         match &part.purpose {
@@ -289,13 +300,13 @@ fn tide(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideN
             _ => {}
         }
     }
-    let guard = input.target.standing.tides.get(name).and_then(|spec| spec.guard.as_ref()).map(|guard| {
+    let guard = spec.and_then(|spec| spec.guard.as_ref()).map(|guard| {
         let sample = input.observed.guards.get(name).and_then(Option::as_ref);
         GuardStatus { below: guard.below, value: sample.map(|sample| (sample.value, sample.at)) }
     });
-    let (recalled, closed) = (input.recalled.get(name).cloned(), input.closed.get(name).cloned());
+    let (recalled, closed) = (input.recalled.get(name).cloned(), held.map(|held| held.why.clone()));
     let (gone, cut_short) = (input.gone.contains(name), input.cut_short.contains(name));
-    TideStatus { tide: name.clone(), phase: *phase, next, lent, returning, recalled, guard, closed, gone, cut_short }
+    TideStatus { tide: name.clone(), phase, next, lent, returning, recalled, guard, closed, gone, cut_short }
 }
 
 /// The nodes that carry a person's word, with the word.

@@ -2,23 +2,27 @@
 //! what the simulator says, which is what stands in the script under `show events`.
 //!
 //! Only what a cluster of existing nodes knows: documents, nodes, work, people and rounds. `advance` waits until
-//! nothing happens any more, `approve` is the `--yes` of the next round, and everything else that a command prints is
-//! the simulator's.
+//! nothing happens any more, and from then on the documents say every time of day so much earlier: the cluster's clock is
+//! the real one. `approve` is the `--yes` of the next round, and everything else that a command prints is the simulator's.
 
 mod watched;
 mod work;
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tidewright::provider::sim::cluster::MigFault;
 use tidewright::scenario::command::{Act, Command, Expect, From, Order, Place, Run};
 use tidewright::scenario::documents::Documents;
 use tidewright::scenario::{self, Item};
 
-use super::super::controlplane::plane::Shared;
-use super::super::controlplane::{GpuNodes, eventually, shared};
+use super::super::controlplane::mig::{Fault, Maps, Operands, Timing};
+use super::super::controlplane::objects::namespace;
+use super::super::controlplane::{Controlplane, GpuNodes, Settings, eventually, shared};
 use super::teams::tidewright;
 use watched::Watched;
 
@@ -27,18 +31,40 @@ const QUIET: Duration = Duration::from_secs(3);
 
 /// A script in the middle of being carried out.
 struct Stage {
-    plane: Shared,
+    plane: Box<dyn Deref<Target = Controlplane>>,
     directory: tempfile::TempDir,
     documents: Documents,
     watched: Watched,
+    /// How much later it is here than in the script.
+    later: SignedDuration,
+    /// NVIDIA's parts on the script's nodes, where it cuts them.
+    operands: Option<Operands>,
 }
 
 fn check(name: &str) {
     let Some(plane) = shared() else { return };
+    carry_out(name, Box::new(plane), false);
+}
+
+/// On a cluster of its own, whose nodes are cut: it has one file of cuts.
+fn check_with_cuts(name: &str) {
+    let Some(plane) = Controlplane::start(Settings::default()) else { return };
+    plane.api.create(&namespace("gpu-operator")).unwrap();
+    carry_out(name, Box::new(plane), true);
+}
+
+fn carry_out(name: &str, plane: Box<dyn Deref<Target = Controlplane>>, cuts: bool) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/scenarios/{name}.tw"));
     let (script, commands) = scenario::parsed(&std::fs::read_to_string(path).unwrap()).unwrap();
     let watched = Watched::start(&plane, &nodes(&commands));
-    let mut stage = Stage { plane, directory: tempfile::tempdir().unwrap(), documents: Documents::default(), watched };
+    let maps = Maps {
+        namespace: "gpu-operator".into(),
+        mig: "tidewright-mig-parted".into(),
+        device_plugin: "tidewright-device-plugin".into(),
+    };
+    let operands = cuts.then(|| Operands::start(&plane, "", maps, Timing::default()));
+    let (directory, documents) = (tempfile::tempdir().unwrap(), Documents::default());
+    let mut stage = Stage { plane, directory, documents, watched, later: SignedDuration::ZERO, operands };
     for (item, command) in script.items.iter().zip(&commands) {
         stage.step(item, command);
     }
@@ -55,7 +81,7 @@ fn nodes(commands: &[Command]) -> BTreeSet<String> {
 impl Stage {
     fn step(&mut self, item: &Item, command: &Command) {
         match command {
-            Command::Start { .. } => {}
+            Command::Start { at, .. } => self.later = Timestamp::now().duration_since(*at),
             Command::Fleet(_) | Command::Edit(_) | Command::Delete { .. } | Command::Add(_) => {
                 self.change_documents(command);
             }
@@ -76,11 +102,21 @@ impl Stage {
             Command::Add(text) => self.documents.add(text),
             _ => panic!("documents stand in the script"),
         }
-        let text = self.documents.text().replace("kubernetes: {sim: {}}", "kubernetes: {kubeconfig: {context: bench}}");
-        std::fs::write(self.directory.path().join("fleet.yaml"), text).unwrap();
+        self.write();
         let target = self.target();
         let namespaces = target.standing.quotas.values().flat_map(|quota| &quota.namespaces);
         self.watched.namespaces(namespaces.map(|(name, _)| name.as_str()));
+    }
+
+    /// The documents, with the times of day at which it is now here what it is then in the script.
+    fn write(&self) {
+        let text = self.documents.text().replace("kubernetes: {sim: {}}", "kubernetes: {kubeconfig: {context: bench}}");
+        let later = |word: &str| {
+            let time = (word.len() == 5).then(|| jiff::civil::Time::strptime("%H:%M", word).ok()).flatten()?;
+            Some(time.wrapping_add(self.later).strftime("%H:%M").to_string())
+        };
+        let words: Vec<String> = text.split('"').map(|word| later(word).unwrap_or_else(|| word.to_owned())).collect();
+        std::fs::write(self.directory.path().join("fleet.yaml"), words.join("\"")).unwrap();
     }
 
     fn target(&self) -> tidewright::fleet::Target {
@@ -103,6 +139,9 @@ impl Stage {
             }
             Act::Cordon { place, on } => self.node(place, json!({"spec": {"unschedulable": on}})),
             Act::Label { place, key, value, .. } => self.node(place, json!({"metadata": {"labels": {key: value}}})),
+            Act::Mig { fault: MigFault::Fail, place } => {
+                self.operands.as_ref().unwrap_or_else(|| unknown(item)).inject(&place.0, Fault::CannotDivide);
+            }
             _ => unknown(item),
         }
     }
@@ -115,21 +154,28 @@ impl Stage {
         match order {
             Order::Quarantine { place, reason } => self.tidewright(&["quarantine", &place.0, "--reason", reason], &[0]),
             Order::Return(place) => self.tidewright(&["return", &place.0], &[0]),
-            // A person's drain carries itself out; the simulator's is carried out by the rounds that follow.
+            // A person's drain carries itself out, as far as it goes at once; the simulator's is carried out by the rounds
+            // that follow.
             Order::Drain { place, reason, force: false } => {
-                self.tidewright(&["drain", &place.0, "--yes", "--reason", reason], &[0]);
+                self.tidewright(&["drain", &place.0, "--yes", "--wait", "0s", "--reason", reason], &[0, 3]);
             }
             Order::Undrain(place) => self.tidewright(&["undrain", &place.0], &[0]),
             _ => unknown(item),
         }
     }
 
-    fn run(&self, item: &Item, run: &Run) {
+    fn run(&mut self, item: &Item, run: &Run) {
         match run {
             Run::Converge { .. } => self.tidewright(&["apply", "--until-converged", "--yes"], &[0, 3]),
             Run::Approve => {}
-            Run::Advance(_) => self.watched.quiet(QUIET),
+            Run::Advance(long) => {
+                self.watched.quiet(QUIET);
+                self.later -= long.signed();
+                self.write();
+            }
             Run::Events => {
+                // A machine with much to do takes its time; and when it is all there, nothing more may come.
+                self.watched.comes(&item.expected);
                 self.watched.quiet(QUIET);
                 assert_eq!(self.watched.lines(), item.expected, "line {}: {}", item.line, item.text);
             }
@@ -142,10 +188,22 @@ impl Stage {
             let is_so = match expect {
                 Expect::Running { gang, yes } => self.watched.runs(gang) == *yes,
                 Expect::Cordoned { place, yes } => (self.plane.node(&place.0)["spec"]["unschedulable"] == true) == *yes,
+                Expect::Shows { place, resource, amount } => self.shows(place, resource) == amount.to_string(),
                 _ => unknown(item),
             };
             is_so.then_some(())
         });
+    }
+}
+
+impl Stage {
+    /// How much of a resource the node of a slot has.
+    fn shows(&self, place: &Place, resource: &str) -> String {
+        let (pool, slot) = place.0.split_once('/').unwrap();
+        let selector = format!("tidewright.dev/pool={pool},tidewright.dev/slot={slot}");
+        let nodes = self.plane.api.list(&format!("/api/v1/nodes?labelSelector={selector}"));
+        let [node] = &nodes[..] else { panic!("{place:?} has {} nodes", nodes.len()) };
+        node["status"]["allocatable"][resource].as_str().unwrap_or("0").to_owned()
     }
 }
 
@@ -155,17 +213,25 @@ fn unknown(item: &Item) -> ! {
 
 /// A script's name is the name of its file, and no sentence.
 macro_rules! scripts {
-    ($($name:ident)*) => { $(#[test] fn $name() { check(stringify!($name)); })* };
+    ($check:ident: $($name:ident)*) => { $(#[test] fn $name() { $check(stringify!($name)); })* };
 }
 
 scripts! {
+    check:
     budget_is_kept_in_a_drain
+    budget_that_blocks_holds_a_drain
     closed_by_somebody_stays_closed
     emptied_node_is_opened_by_its_person
     fabric_change_disturbs_nobody
     gang_waits_for_a_whole_leaf
     higher_tier_takes_a_place
+    loan_of_a_night_ends_before_morning
     owner_takes_back_what_it_lent
     quarantined_node_moves_its_gang
     raised_quota_takes_from_who_borrows
+}
+
+scripts! {
+    check_with_cuts:
+    cut_that_fails_is_ordered_again
 }

@@ -7,8 +7,9 @@ use std::path::Path;
 use assert_cmd::Command;
 use serde_json::{Value, json};
 use tidewright::effect::ClusterAction;
-use tidewright::provider::Cluster;
+use tidewright::ids::NamespacedName;
 use tidewright::provider::k8s::K8s;
+use tidewright::provider::{Cluster, Done};
 
 use super::super::controlplane::mig::{Maps, Operands, Timing};
 use super::super::controlplane::objects::{cluster_policies, cluster_policy};
@@ -137,8 +138,8 @@ fn used(plane: &Controlplane, granted: &BTreeSet<Right>) -> (BTreeSet<Right>, Ve
     (used, forbidden)
 }
 
-fn documents() -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac.yaml");
+fn documents(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file);
     serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -152,7 +153,7 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     eventually("its kind is served", 60, || plane.api.get(policies).ok());
     // A kind that has just come is served anew when its names are accepted, and refuses what comes in between.
     eventually("its policy is taken", 60, || plane.api.post(policies, &cluster_policy()).ok());
-    let documents = documents();
+    let documents = documents("rbac.yaml");
     documents.iter().for_each(|one| drop(plane.api.create(one).unwrap()));
     let kubeconfig = plane.service_account("tidewright-system", "tidewright");
     plane.add_nodes(&GpuNodes::new("train", 3).label("rack", "train"));
@@ -170,11 +171,14 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     let start = |arguments: &[&str]| {
         let mut command = Command::cargo_bin("tidewright").unwrap();
         command.env("KUBECONFIG", &kubeconfig).env_remove("CI").current_dir(directory.path()).args(arguments);
-        command.timeout(std::time::Duration::from_secs(300)).assert()
+        command.timeout(std::time::Duration::from_secs(300)).output().unwrap()
     };
     let run = |arguments: &[&str], code: i32| {
-        let done = start(arguments).code(code);
-        String::from_utf8_lossy(&done.get_output().stdout).into_owned()
+        let done = start(arguments);
+        let [said, told] = [&done.stdout, &done.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let held = || String::from_utf8_lossy(&start(&["status"]).stdout).into_owned();
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {told}{said}what is held: {}", held());
+        said
     };
     let planned = run(&["plan"], 2);
     assert!(!planned.contains("could not be read"), "{planned}");
@@ -230,20 +234,19 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     let fleet = FLEET.replace(levels, &more).replace("rank: 200", "rank: 300");
     write(&fleet);
     plane.api.delete("/apis/batch/v1/namespaces/vision/jobs/train-1?propagationPolicy=Background");
-    eventually("the gang is gone", 60, || pods(&plane, "vision").is_empty().then_some(()));
-    start(&["apply", "--until-converged", "--yes"]);
-    eventually("the old flavor is gone", 60, || {
-        start(&["apply", "--until-converged", "--yes"]);
-        plane.api.get("/apis/kueue.x-k8s.io/v1beta2/resourceflavors/train").err().filter(|error| error.status == 404)
+    eventually("the gang is gone, and Kueue knows it", 120, || {
+        (pods(&plane, "vision").is_empty() && workload(&plane, "vision").is_null()).then_some(())
     });
-    let retired = fleet.replace("  cohort: all/others\n", "  cohort: all/others\n  retire: true\n");
-    write(&retired);
-    // Kueue's finalizers take their time, in which what is left is held.
-    start(&["apply", "--until-converged", "--yes"]);
-    eventually("the queue is gone", 60, || {
-        plane.api.get("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/disbanded").err().filter(|error| error.status == 404)
-    });
+    // What Kueue has to finish with first takes its time, and is gone when an apply ends.
+    let is_gone = |object: &str| plane.api.get(&format!("/apis/kueue.x-k8s.io/v1beta2/{object}")).unwrap_err().status;
+    let old = plane.api.get("/apis/kueue.x-k8s.io/v1beta2/resourceflavors/train").unwrap();
     run(&["apply", "--until-converged", "--yes"], 0);
+    let topology = format!("topologies/{}", old["spec"]["topologyName"].as_str().unwrap());
+    assert_eq!(["resourceflavors/train", &topology].map(is_gone), [404, 404]);
+    write(&fleet.replace("  cohort: all/others\n", "  cohort: all/others\n  retire: true\n"));
+    run(&["apply", "--until-converged", "--yes"], 0);
+    assert_eq!(is_gone("clusterqueues/disbanded"), 404);
+    assert!(run(&["plan"], 0).contains("No changes."));
 
     let granted = granted(&documents);
     let (used, forbidden) = used(&plane, &granted);
@@ -254,11 +257,33 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
         unused.is_empty() && elsewhere.is_empty(),
         "granted and not used: {unused:#?}; the other way: {elsewhere:#?}"
     );
+    a_deadline_has_a_right_of_its_own(&plane, &ours);
+}
+
+/// Past a deadline that the cloud declared, pods are deleted: whoever has no such machines gives no right to it.
+fn a_deadline_has_a_right_of_its_own(plane: &Controlplane, ours: &K8s) {
+    let pod = pods(plane, "web").remove(0);
+    let [name, uid] = ["name", "uid"].map(|key| pod["metadata"][key].as_str().unwrap());
+    let forced = || {
+        let one = vec![(NamespacedName::new("web", name), uid.into())];
+        match block(ours.perform(&ClusterAction::Evict { pods: one, force: true })).unwrap() {
+            Done::Evicted { refused } => refused,
+            other => panic!("{other:?}"),
+        }
+    };
+    let refused = forced();
+    assert!(refused[0].permanent && refused[0].why.contains("cannot delete resource"), "{refused:?}");
+    let documents = documents("rbac-deadlines.yaml");
+    documents.iter().for_each(|one| drop(plane.api.create(one).unwrap()));
+    eventually("the right is in force", 60, || forced().is_empty().then_some(()));
+    let granted = granted(&documents);
+    assert_eq!(granted, [right(None, "delete", "pods", "")].into());
+    assert!(granted.is_subset(&used(plane, &granted).0), "it was used");
 }
 
 #[test]
 fn no_right_is_a_wildcard_or_a_way_to_more() {
-    for (namespace, right) in granted(&documents()) {
+    for (namespace, right) in granted(&documents("rbac.yaml")) {
         let (verb, resource) = right.split_once(' ').unwrap();
         let grows = ["escalate", "bind", "impersonate", "deletecollection", "*"];
         assert!(!grows.contains(&verb) && !resource.contains('*'), "{namespace:?} {right}");

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::fake::{Fake, State};
 use super::*;
 use crate::observed::NoticeKind;
+use crate::provider::Class;
 
 fn freeze(scope: Scope, all: bool) -> LedgerChange {
     LedgerChange::Freeze(Freeze { scope, by: "ada".into(), at: Timestamp::UNIX_EPOCH, reason: "audit".into(), all })
@@ -186,6 +187,24 @@ fn stop_twice_ends_at_once_and_the_next_run_understands_it() {
     assert!(world.memory().slot(&slot(0)).unwrap().intent.is_some());
     assert!(go(&world, vec![launch(0, 1)]).report.is_done());
     assert_eq!(world.live().len(), 1);
+}
+
+/// A launch that the cloud is too busy for is begun, and a stop ends its pause: whoever tells of it knows that it is open.
+#[test]
+fn a_stop_tells_of_what_is_asked_again() {
+    let world = Fake::new();
+    let stop = std::rc::Rc::new(StopSignal::default());
+    let hand = std::rc::Rc::clone(&stop);
+    (0..9).for_each(|_| world.refuse("launch", Class::Throttled));
+    world.when("launch train/1", move |_| hand.press());
+    let ran = try_go(&world, &input(&world), vec![launch(0, 1), launch(1, 1)], None, &patience(&stop)).unwrap();
+    for step in ["launch:train/0@1", "launch:train/1@1"] {
+        let told: Vec<&EventKind> =
+            ran.events.iter().filter(|one| one.step.as_str() == step).map(|one| &one.kind).collect();
+        assert_eq!(*told[0], EventKind::Started, "{step}");
+        assert!(matches!(told[told.len() - 1], EventKind::Waiting { .. }), "{step}: {told:?}");
+    }
+    assert_eq!((ran.report.waiting.len(), ran.report.stopped), (2, true));
 }
 
 #[derive(Default)]

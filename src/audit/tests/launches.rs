@@ -85,6 +85,28 @@ fn an_instance_with_the_slots_tag_counts_even_if_the_ledger_forgot_it() {
 }
 
 #[test]
+fn an_instance_from_before_a_ledger_was_lost_counts_under_the_identity_that_it_had() {
+    let beside = |whose: &str| {
+        let (mut bench, ours) = (launch(), FleetUid::from("fleet-1.0123456789"));
+        bench.serve("train", 9);
+        bench.slot("train", 9).instance = None;
+        bench.slot("train", 9).generation = 0;
+        bench.reservation(|seen| seen.available = 1);
+        bench.instance("train", 9, |seen| {
+            seen.token = None;
+            seen.tag = Some(SlotTag { fleet: whose.into(), slot: slot("train", 9), generation: 1 });
+        });
+        bench.input.ledger.head.fleet = Some(ours.clone());
+        bench.edit("launch train/9", |step| {
+            change(step, |request| request.token = token(&ours, &request.slot, 1, &request.zone));
+        })
+    };
+    beside("fleet-1").breaks(ONE, "i-train-9");
+    beside("old.0123456789").breaks(ONE, "i-train-9");
+    beside("fleet-1.9876543210").passes();
+}
+
+#[test]
 fn a_missing_instance_is_believed_lost_only_after_minutes_of_whole_reads() {
     let missing = |minutes: i64, whole: bool| {
         let mut bench = Bench::settled(NOON);

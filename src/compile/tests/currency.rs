@@ -103,6 +103,17 @@ fn queues_count_in_the_currency_once_their_work_says_how_it_is_placed() {
     let amounts = &group("speech")["flavors"][0]["resources"][0];
     assert_eq!(*amounts, json!({"name": CURRENCY, "nominalQuota": "1G"}));
     assert!(third.staged.is_empty());
+    // What the team runs beside its queues is part of what it may use in all.
+    let mut outside = crate::compile::outside::Outside::default();
+    outside.add("train", "lab", "nvidia.com/gpu".into(), 3);
+    outside.add("serve", "vision", "nvidia.com/mig-3g.40gb".into(), 1);
+    outside.add("train", "speech", "nvidia.com/gpu".into(), 2);
+    let beside = compile_beside(&target, &Beside { outside, ..Beside::of(&there, 0) });
+    let total = |desired: &Desired, name: &str| {
+        let groups = &body(desired, &format!("ClusterQueue/{name}"))["spec"]["resourceGroups"];
+        groups[1]["flavors"][0]["resources"][0]["nominalQuota"].clone()
+    };
+    assert_eq!(["vision", "speech"].map(|name| total(&beside, name)), ["8500", "1G"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::effect::{Action, ClusterAction, Effects, Thing, Verb};
 use crate::ids::NodeName;
 use crate::plan::draft::Course;
 use crate::plan::harm::{Gang, gang_of};
+use crate::plan::once;
 use crate::plan::shrink::{self, Shrink};
 use crate::plan::types::{Consent, Held, Reason, Step, WaitingOn};
 use crate::plan::view::{Body, PoolView, SlotView, View};
@@ -129,7 +130,9 @@ impl Come {
         let evicts = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Evict { .. }));
         for step in course.steps.iter().filter(evicts) {
             let drains = step.effects.0.iter().filter(|(key, _)| key.verb == Verb::Drain);
-            come.add(&Effects(drains.map(|(key, amount)| (key.clone(), amount.clone())).collect()));
+            let mut drains = Effects(drains.map(|(key, amount)| (key.clone(), amount.clone())).collect());
+            step.disruption.gangs.iter().for_each(|gang| once::take_out(&mut drains, &step.on, gang));
+            come.add(&drains);
         }
         before
     }

@@ -293,6 +293,41 @@ fn an_open_request_without_a_document_is_not_sent_again() {
 }
 
 #[test]
+fn one_that_only_a_tag_names_is_written_down_before_anything_is_launched_into_it() {
+    let pool = "---\nkind: NodePool\nmetadata: {name: train}\nspec: {instanceType: p5.48xlarge, nodes: 1, capacity: \
+                [{reservation: base}]}\n";
+    let mut input = world(NOW, &format!("{}{pool}", document("onDemand: {}")));
+    see(&mut input, &[("cr-1", seen(0))]);
+    let launched = |input: &PlanInput| {
+        let plan = crate::plan::plan(input);
+        plan.steps.iter().filter(|step| matches!(step.action, Action::Cloud(CloudAction::Launch(_)))).count()
+    };
+    assert!(is_only_tagged(&input, &"base".into()));
+    assert_eq!((launched(&input), told(&drafted(&input))), (0, vec!["record-reserved:reservation/base@cr-1".into()]));
+    record(&mut input, "cr-1");
+    assert!(!is_only_tagged(&input, &"base".into()));
+    assert_eq!(launched(&input), 1);
+}
+
+#[test]
+fn what_was_made_before_a_ledger_was_lost_is_not_made_again() {
+    let made_for = |whose: &str, state: ReservationState| {
+        let mut input = base();
+        input.fleet = "ml.0123456789".into();
+        let tag = Some(ReservationTag { fleet: whose.into(), reservation: "base".into(), generation: 1 });
+        see(&mut input, &[("cr-1", ReservationSeen { tag, state, ..seen(0) })]);
+        told(&drafted(&input)).join("; ")
+    };
+    for whose in ["ml", "old.0123456789"] {
+        let said = made_for(whose, ReservationState::Active);
+        assert!(said.contains(&format!("cr-1 was made with this name for {whose}, and this fleet is ml.01")), "{said}");
+        assert_eq!(made_for(whose, ReservationState::Ended), "reserve:reservation/base@1");
+    }
+    assert_eq!(made_for("ml.9876543210", ReservationState::Active), "reserve:reservation/base@1");
+    assert_eq!(made_for("ml.0123456789", ReservationState::Active), "record-reserved:reservation/base@cr-1");
+}
+
+#[test]
 fn a_rename_is_a_rename() {
     let text = document("onDemand: {}").replace("{name: base}", "{name: next, renamedFrom: base}");
     let mut input = world(NOW, &text);

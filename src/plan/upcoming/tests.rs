@@ -117,3 +117,26 @@ fn what_this_plan_moves_is_not_disturbed_again() {
     let told = told_after(&input, Draft { courses: vec![course], ..Draft::default() });
     assert!(!told.contains("pods)"), "{told}");
 }
+
+#[test]
+fn what_is_frozen_holds_its_phase() {
+    let mut input = world(NOON, DEMO);
+    let freeze = |scope| Freeze { scope, by: "ana".into(), at: input.now, reason: "incident".into(), all: false };
+    let (all, serve) = (freeze(Scope::Fleet), freeze(Scope::Pool("serve".into())));
+    input.ledger.head.frozen = vec![serve];
+    let lines = told(&input);
+    let evening: Vec<&str> = lines.lines().take(3).collect();
+    insta::assert_snapshot!(evening.join("\n"), @r"
+    2026-06-08T20:00:00Z tide/nightly: nightly turns low until Tue 05:45
+    2026-06-08T20:00:00Z pool/burst: gives up 2 nodes of burst
+    2026-06-08T20:00:00Z pool/serve: serve stays as it is while it is frozen by ana (incident); else it lends 12 nodes of serve to batch, cut whole
+    ");
+    input.ledger.head.frozen = vec![all];
+    let lines = told(&input);
+    let evening: Vec<&str> = lines.lines().take(3).collect();
+    insta::assert_snapshot!(evening.join("\n"), @r"
+    2026-06-08T20:00:00Z tide/nightly: nightly holds its phase while it is frozen by ana (incident); else nightly turns low until Tue 05:45
+    2026-06-08T20:00:00Z pool/burst: burst stays as it is while it is frozen by ana (incident); else it gives up 2 nodes of burst
+    2026-06-08T20:00:00Z pool/serve: serve stays as it is while it is frozen by ana (incident); else it lends 12 nodes of serve to batch, cut whole
+    ");
+}

@@ -259,6 +259,36 @@ mod tests {
         assert_eq!(granted, called);
     }
 
+    /// The calls that stand in the sources of this provider, by what they ask of which client.
+    fn written() -> BTreeSet<String> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/provider/aws");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut found = BTreeSet::new();
+        for file in files.filter(|file| file.extension().is_some_and(|end| end == "rs")) {
+            let text = std::fs::read_to_string(file).unwrap();
+            let code = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()).collect::<String>();
+            let code = code.split("mod tests {").next().unwrap_or_default();
+            for client in ["ec2.", "ec2_once.", "ssm.", "eks.", "sqs.", "sts."] {
+                let asked = code.match_indices(client).filter_map(|(at, _)| code[at + client.len()..].split_once('('));
+                let asked = asked.map(|(name, _)| name).filter(|name| !name.is_empty());
+                let asked = asked.filter(|name| name.chars().all(|one| one.is_ascii_lowercase() || one == '_'));
+                let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+                found.extend(asked.map(|name| name.split('_').map(capital).collect::<String>()));
+            }
+            let made = code.match_indices("Input::builder(").map(|(at, _)| &code[..at]);
+            found.extend(
+                made.filter_map(|before| before.rsplit(|one: char| !one.is_alphanumeric()).next()).map(String::from),
+            );
+        }
+        found
+    }
+
+    #[test]
+    fn the_table_is_what_the_sources_call() {
+        let table: BTreeSet<String> = Api::ALL.iter().map(|api| api.name().to_string()).collect();
+        assert_eq!(written(), table);
+    }
+
     #[test]
     fn every_call_is_granted_by_the_statement_that_a_denial_names() {
         let granted = granted();

@@ -1,7 +1,7 @@
 //! Everything that the snapshot holds of EC2: read in parts, each whole or with a gap that says why.
 //!
-//! Only what is ours is listed, by our tag, and what documents adopt, by its id. Other people's things in the account
-//! are not looked at.
+//! Only what is ours is listed, by our tag, what may have been ours, and what documents adopt, by its id. Other people's
+//! things in the account are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::notices::Told;
 use super::real::Aws;
 use super::wire::pages;
 use super::{launch, notices, offers, seen};
-use crate::effect::{Subject, tags};
+use crate::effect::{Subject, tags, with_kin};
 use crate::fleet::Target;
 use crate::fleet::pool::Source;
 use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, TemplateName, Zone};
@@ -150,8 +150,13 @@ fn of_our_fleet(aws: &Aws) -> Filter {
     filter(&format!("tag:{}", tags::FLEET), [aws.fleet.as_str()])
 }
 
+/// What is ours, and what may have been before a ledger was lost: whoever does not see that makes it a second time.
+fn of_our_kin(aws: &Aws) -> Filter {
+    filter(&format!("tag:{}", tags::FLEET), with_kin(&aws.fleet))
+}
+
 async fn instances(aws: &Aws) -> Found<Instances> {
-    let request = aws.wire.ec2.describe_instances().filters(of_our_fleet(aws)).max_results(PAGE);
+    let request = aws.wire.ec2.describe_instances().filters(of_our_kin(aws)).max_results(PAGE);
     let found = pages!(aws.wire, Api::DescribeInstances, request, reservations).await?;
     let listed = found.iter().flat_map(|launched| launched.instances.iter().flatten());
     Ok(listed.filter_map(seen::instance).collect())
@@ -188,7 +193,7 @@ async fn reservations(aws: &Aws, target: &Target) -> Found<Reservations> {
 }
 
 pub async fn our_reservations(aws: &Aws) -> Found<Reservations> {
-    let request = aws.wire.ec2.describe_capacity_reservations().filters(of_our_fleet(aws)).max_results(PAGE);
+    let request = aws.wire.ec2.describe_capacity_reservations().filters(of_our_kin(aws)).max_results(PAGE);
     let found = pages!(aws.wire, Api::DescribeCapacityReservations, request, capacity_reservations).await?;
     Ok(found.iter().filter_map(seen::reservation).collect())
 }

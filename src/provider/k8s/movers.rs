@@ -15,8 +15,8 @@ use crate::compile::cuts::{current, is_never_cut};
 use crate::compile::nodes::{clothes, pool_objects};
 use crate::effect::PoolObjects;
 use crate::effect::marks::{DRESSED, POOL, SLOT};
-use crate::fleet::standing::Standing;
-use crate::ids::{NodeName, PoolName};
+use crate::fleet::Target;
+use crate::ids::{LayoutName, NodeName, PoolName};
 use crate::observed::{NodeSeen, TAINTS};
 
 const AT_ONCE: usize = 8;
@@ -48,10 +48,12 @@ struct Managed {
 }
 
 /// Puts down who moved what. One that cannot be asked stays without a name: it is drift all the same.
-pub async fn put_down(wire: &Wire, standing: &Standing, nodes: &mut BTreeMap<NodeName, NodeSeen>) {
-    let objects = standing.pools.iter().map(|(name, pool)| (name, pool_objects(standing, name, pool)));
+pub async fn put_down(wire: &Wire, target: &Target, nodes: &mut BTreeMap<NodeName, NodeSeen>) {
+    let standing = &*target.standing;
+    let objects =
+        standing.pools.iter().map(|(name, pool)| (name, pool_objects(standing, standing.fleet.as_str(), name, pool)));
     let objects: BTreeMap<&PoolName, PoolObjects> = objects.collect();
-    let moved = nodes.iter().filter(|(name, seen)| is_moved(standing, &objects, name, seen));
+    let moved = nodes.iter().filter(|(name, seen)| is_moved(target, &objects, name, seen));
     let moved: Vec<NodeName> = moved.map(|(name, _)| name.clone()).take(MOST).collect();
     let answers = moved.iter().map(|name| async move { (name, wire.get(&kinds::node(name.as_str())).await) });
     let answers: Vec<_> = stream::iter(answers).buffer_unordered(AT_ONCE).collect().await;
@@ -65,22 +67,25 @@ pub async fn put_down(wire: &Wire, standing: &Standing, nodes: &mut BTreeMap<Nod
 
 /// Whether it was dressed as its pool wants it, and is not so now. Where even the label of its pool was moved, the digest
 /// tells which pool it was.
-fn is_moved(standing: &Standing, objects: &BTreeMap<&PoolName, PoolObjects>, name: &NodeName, seen: &NodeSeen) -> bool {
+fn is_moved(target: &Target, objects: &BTreeMap<&PoolName, PoolObjects>, name: &NodeName, seen: &NodeSeen) -> bool {
     let (Some(dressed), Some(slot)) = (seen.labels.get(DRESSED), seen.labels.get(SLOT)) else { return false };
     let Ok(slot) = slot.parse::<u32>() else { return false };
     let named = seen.labels.get(POOL).and_then(|pool| objects.get_key_value(&PoolName::from(pool.as_str())));
     let pools = objects.iter().filter(|(pool, _)| named.is_none_or(|(named, _)| named == *pool));
     pools.into_iter().any(|(pool, objects)| {
-        let (labels, taints) = clothes(standing, pool, Some(objects), slot, name.as_str());
+        let (labels, taints) = clothes(&target.standing, pool, Some(objects), slot, name.as_str());
         let carries = labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value));
-        let is_so = carries && taints.iter().all(|taint| seen.taints.contains(taint)) && is_cut(objects, seen);
+        let is_so =
+            carries && taints.iter().all(|taint| seen.taints.contains(taint)) && is_cut(target, pool, objects, seen);
         !is_so && labels.get(DRESSED) == Some(dressed)
     })
 }
 
-/// Whether it is told to be cut as some layout of its pool says, or was never told anything.
-fn is_cut(objects: &PoolObjects, seen: &NodeSeen) -> bool {
-    is_never_cut(seen) || current(&objects.layouts, seen).is_some()
+/// Whether it is cut as some part of its pool should be now; one that was never told anything, and shows nothing, may be.
+fn is_cut(target: &Target, pool: &PoolName, objects: &PoolObjects, seen: &NodeSeen) -> bool {
+    let parts = || target.pools.get(pool).into_iter().flat_map(|pool| &pool.parts);
+    let is_wanted = |layout: &LayoutName| parts().any(|part| part.layout == *layout);
+    current(&objects.layouts, seen).map_or_else(|| is_never_cut(seen), is_wanted)
 }
 
 /// The last other writer of each label, and of the taints.

@@ -58,7 +58,7 @@ pub async fn observe(k8s: &K8s, target: &Target) -> ClusterSeen {
         Around { budgets: selectors, links, claims: gaps.take("claims", claims), loose: gaps.take("groups", loose) };
     let pods = gaps.take("pods", all_pods(&k8s.wire, None, NOT_OVER, &around).await);
     let mut nodes = gaps.take("nodes", nodes);
-    movers::put_down(&k8s.wire, &target.standing, &mut nodes).await;
+    movers::put_down(&k8s.wire, target, &mut nodes).await;
     k8s.known.replace(Known::of(&served, &nodes, &workloads));
     saved_by_pods(&mut workloads, &pods);
     ClusterSeen {

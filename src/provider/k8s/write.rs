@@ -22,6 +22,11 @@ const AT_ONCE: usize = 8;
 /// lets work in that nobody spoke for: it was seen to wait for ever.
 const HEEDED: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
+/// Kueue lets go of what it knows, such as a queue or a flavor, a moment after it is deleted. So long that is waited for: what
+/// takes longer is in somebody's use, and the next plan says whose.
+const LET_GO: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
+const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
+
 /// Why an object was not written.
 enum NotWritten {
     Failed(Failure),
@@ -36,8 +41,7 @@ pub async fn apply(k8s: &K8s, object: &Object) -> Result<(), ProviderError> {
     match send(k8s, object, false).await {
         Ok(_) => {
             if object.key.kind == ObjectKind::MutatingAdmissionPolicyBinding {
-                let heeded = k8s.clock.now().checked_add(HEEDED).unwrap_or(jiff::Timestamp::MAX);
-                k8s.clock.sleep_until(heeded).await;
+                k8s.clock.sleep_until(later(k8s.clock.now(), HEEDED)).await;
             }
             Ok(())
         }
@@ -109,7 +113,8 @@ fn rivals(refused: &Refused) -> Vec<String> {
     named
 }
 
-/// Deletes what carries our mark, and only the one that was looked at.
+/// Deletes what carries our mark, and only the one that was looked at. When this returns it is gone, or kept by whoever has
+/// to finish with it first.
 pub async fn delete(k8s: &K8s, key: &ObjectKey) -> Result<(), ProviderError> {
     let path = kinds::path(key);
     let bytes = k8s.wire.get(&path).await?;
@@ -126,7 +131,22 @@ pub async fn delete(k8s: &K8s, key: &ObjectKey) -> Result<(), ProviderError> {
         "preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
     });
     k8s.wire.delete(&path, &options).await?;
+    let end = later(k8s.clock.now(), LET_GO);
+    while is_there(k8s, &path, &meta["uid"]).await && k8s.clock.now() < end {
+        k8s.clock.sleep_until(later(k8s.clock.now(), LOOK)).await;
+    }
     Ok(())
+}
+
+fn later(now: jiff::Timestamp, by: jiff::SignedDuration) -> jiff::Timestamp {
+    now.checked_add(by).unwrap_or(jiff::Timestamp::MAX)
+}
+
+/// Whether this very object is seen. What cannot be read is not waited for.
+async fn is_there(k8s: &K8s, path: &str, uid: &Value) -> bool {
+    let found = k8s.wire.find(path).await.ok().flatten();
+    let found = found.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    found.is_some_and(|found| found["metadata"]["uid"] == *uid)
 }
 
 /// Takes our marks off. What we set stays set: an apply without the fields would take those away too.

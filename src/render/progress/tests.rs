@@ -49,3 +49,32 @@ fn every_event_is_a_line_that_says_what_and_why() {
     19:55:11  unheard-of: done
     "#);
 }
+
+/// Lines leave out what is routine, such as a launch that is asked again in a moment; a person who stopped it hears of it.
+#[test]
+fn what_a_stop_leaves_unfinished_is_told() {
+    let input = sample::input();
+    let plan = sample::plan(&input);
+    let event = |step: &str, kind: EventKind| Event { at: input.now, step: step.into(), kind };
+    let busy = EventKind::Waiting { why: "RequestLimitExceeded: Request limit exceeded.".into() };
+    let events = [
+        event("cordon:train/1@2", EventKind::Started),
+        event("cordon:train/1@2", EventKind::Succeeded),
+        event("settle:train/1@2", EventKind::Started),
+        event("settle:train/1@2", EventKind::Waiting { why: "train-1 was cordoned less than 5s ago".into() }),
+        event("launch:train/1@2", EventKind::Dropped { after: "terminate:train/1@2".into() }),
+        event("launch:serve/3@1", EventKind::Started),
+        event("launch:serve/3@1", busy),
+    ];
+    let told = |events: &[Event]| unfinished(&Progress::fold(&plan, events), &plan);
+    assert_eq!(line(&events[6], &plan, &input.target.standing.time_zone.zone()), None);
+    assert_snapshot!(told(&events).unwrap(), @r#"
+    Begun and not finished:
+      wait until the cordon of train-1 has settled: train-1 was cordoned less than 5s ago
+      launch serve/3 (p4d.24xlarge, us-west-2a, on demand): RequestLimitExceeded: Request limit exceeded.
+    "#);
+    assert!(
+        told(&events[..6]).unwrap().contains("launch serve/3 (p4d.24xlarge, us-west-2a, on demand): not known yet")
+    );
+    assert_eq!(told(&events[..2]), None);
+}

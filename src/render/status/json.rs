@@ -213,7 +213,7 @@ struct Supply {
 /// A tide.
 #[derive(Serialize, JsonSchema)]
 struct Tide {
-    /// Where it is.
+    /// Where it is; with `closed` where the clock has it.
     phase: Phase,
     /// When it turns next, in UTC. Absent: not within 24 hours.
     #[serde(skip_serializing_if = "Option::is_none")]

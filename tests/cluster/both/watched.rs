@@ -70,6 +70,14 @@ impl Watched {
         self.state().namespaces.extend(names.map(str::to_owned));
     }
 
+    /// Waits until this is what happened, or a minute: what is missing then is told by whoever compares.
+    pub fn comes(&self, lines: &[String]) {
+        let began = Instant::now();
+        while self.lines() != lines && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits until nothing has happened for so long.
     #[track_caller]
     pub fn quiet(&self, long: Duration) {

@@ -18,7 +18,9 @@ use crate::mistakes::{Mistake, making};
 use crate::observed::Market;
 use crate::provider::sim::{Fault, Position};
 use crate::scenario::bench::{Bench, End};
+use crate::scenario::campaign::caught;
 use crate::scenario::documents::Documents;
+use crate::scenario::run_through;
 use crate::units::Duration;
 
 /// What the account can tell afterwards: machines and money.
@@ -151,6 +153,24 @@ fn two_operators_fall_back_to_another_zone_and_launch_nothing_twice() {
             ended.fleet.values().filter(|what| what.starts_with("g6e")).map(String::as_str).collect();
         assert_eq!(zones.len(), 2, "seed {seed}: {ended:?}");
     });
+}
+
+/// Our memory is deleted, and the fleet begins anew: as who it was, as it is called since, and as a fleet of the same
+/// cluster with another name.
+#[test]
+fn a_fleet_that_lost_its_ledger_makes_nothing_a_second_time() {
+    let same = "expect no changes\nexpect no orphans";
+    let other = "expect held tidewright.dev/fleet=\nexpect held was made with this name";
+    let cases = [("", same), (" as demo-0001.0123456789", other)];
+    // What no approval had seen is approved on the way.
+    let go = "approve\nconverge 40 rounds\n".repeat(3);
+    for (identity, then) in cases {
+        let begun = format!("start 2026-03-02T08:00Z\nfleet clusters/aws-demo\n{go}expect launches 7\n");
+        let text = format!("{begun}lose ledger{identity}\n{go}expect launches 7\n{then}\n");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let ran = caught(|| run_through(&text, root, Some(Rc::new(Wired::new(1)))));
+        assert_eq!(ran.failed, None, "{identity}");
+    }
 }
 
 #[test]

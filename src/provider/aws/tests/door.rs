@@ -16,6 +16,7 @@ use crate::effect::{CloudAction, Subject};
 use crate::endpoint::{Endpoint, Fault, Kind, Options};
 use crate::fleet::Target;
 use crate::fleet::config::{AwsCloud, Eks};
+use crate::ids::FleetUid;
 use crate::observed::CloudSeen;
 use crate::provider::aws::Aws;
 use crate::provider::aws::line::{Far, Line, Told};
@@ -41,6 +42,7 @@ const KINDS: [(&str, Kind); 8] = [
 pub struct Wired {
     endpoint: Endpoint,
     cloud: AwsCloud,
+    fleet: RefCell<FleetUid>,
     /// Whoever spoke last, and is alive.
     spoke: RefCell<Option<(Rc<Aws>, Line)>>,
     drawn: RefCell<u64>,
@@ -63,6 +65,7 @@ impl Wired {
         Self {
             endpoint: Endpoint::new(Options::default()),
             cloud,
+            fleet: RefCell::new("demo-0001".into()),
             spoke: RefCell::default(),
             drawn: RefCell::new(seed ^ 0x7769_7265),
             struck: RefCell::default(),
@@ -76,7 +79,7 @@ impl Wired {
 
     fn connect(&self) -> (Rc<Aws>, Line) {
         let line = Line::default();
-        (Rc::new(Aws::connect_by(&line, &self.cloud, &"demo-0001".into())), line)
+        (Rc::new(Aws::connect_by(&line, &self.cloud, &self.fleet.borrow())), line)
     }
 
     /// Numbers that look unrelated, always the same for a seed.
@@ -142,6 +145,11 @@ impl Door for Wired {
 
     fn forget(&self) {
         self.spoke.take();
+    }
+
+    fn be(&self, fleet: &FleetUid) {
+        *self.fleet.borrow_mut() = fleet.clone();
+        self.forget();
     }
 
     fn struck(&self) -> Vec<(String, u64)> {
