@@ -398,7 +398,11 @@ impl Wish {
             Self::Replace { rollout: true, pressure, .. }
             | Self::Exchange { pressure, .. }
             | Self::Cut { rollout: true, pressure, .. } => {
-                if pressure.idle_only { Consent::Standing } else { Consent::Asked }
+                if pressure.idle_only {
+                    Consent::Standing
+                } else {
+                    Consent::Asked
+                }
             }
             _ => Consent::Standing,
         }

@@ -217,12 +217,10 @@ impl<'v, 'a> Scene<'v, 'a> {
             }
             Position::Serving if node.annotations.contains_key(HANDS_OFF) => Freedom::Fixed,
             Position::Serving if !self.is_busy(at) => Freedom::Usable,
-            Position::Serving if moves_work && !self.idle_only(pool) => {
-                match drain::cannot_begin(self.view, name) {
-                    None => Freedom::Usable,
-                    Some(_) => Freedom::Fixed,
-                }
-            }
+            Position::Serving if moves_work && !self.idle_only(pool) => match drain::cannot_begin(self.view, name) {
+                None => Freedom::Usable,
+                Some(_) => Freedom::Fixed,
+            },
             Position::Serving => Freedom::Fixed,
             _ => Freedom::Out,
         }
