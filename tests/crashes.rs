@@ -138,6 +138,7 @@ stories! {
         forgotten
         grown
         machines_change_places
+        machines_with_work_change_places
         maintained
         moved_between_pools
         never_joined

@@ -77,6 +77,7 @@ scripts! {
     dead_node_is_replaced
     dead_node_is_replaced_over_the_limit
     declared_fabric_is_written_to_its_nodes
+    defragment_exchanges_machines_with_work
     defragment_moves_work_that_pays
     deleted_borrower_gives_back
     deleted_document_is_forgotten

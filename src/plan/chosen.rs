@@ -1,7 +1,7 @@
 //! Which node each pool should have by the fabric, found once for a plan and over all pools together.
 //!
 //! What can be chosen are nodes that exist: those that are free, and those of pools that nobody uses; with
-//! `--defragment` also those with work. Machines of a cloud stand where it put them, and two that nobody uses may change
+//! `--defragment` also those with work. Machines of a cloud stand where it put them, and two of one kind may change
 //! places (`trades`). What is found is carried out by the road that is there anyway: a free node is claimed (`launch::claims`), one that another pool should have leaves its
 //! slot as an update does, within the pool's budget and windows, and the slot claims another. Nodes that change places
 //! go together or not at all (`couple`). Whoever plans again finds the rest: a node whose way was begun counts as free,

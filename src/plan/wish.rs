@@ -35,6 +35,7 @@ pub enum Wish {
     /// A machine of a cloud changes places with one of another pool.
     Exchange {
         reason: Reason,
+        pressure: PressureOf,
     },
     Reboot {
         reason: Reason,
@@ -191,11 +192,12 @@ pub fn moves_out(pool: &PoolView<'_>, reservation: &ReservationName) -> Wish {
 
 /// A node that is well leaves its slot, because another is better for the pool on the fabric.
 pub fn moves_away(leaving: &Leaving) -> Wish {
-    if leaving.launched {
-        return Wish::Exchange { reason: Reason::Fabric { to: leaving.to.clone() } };
-    }
+    let reason = Reason::Fabric { to: leaving.to.clone() };
     let pressure = PressureOf { idle_only: leaving.idle_only, ..PressureOf::default() };
-    Wish::Replace { reason: Reason::Fabric { to: leaving.to.clone() }, pressure, treated: None, rollout: true }
+    if leaving.launched {
+        return Wish::Exchange { reason, pressure };
+    }
+    Wish::Replace { reason, pressure, treated: None, rollout: true }
 }
 
 /// Whether a person wants the slot's node empty.
@@ -375,7 +377,7 @@ impl Wish {
         match self {
             Self::Remove { reason, .. }
             | Self::Replace { reason, .. }
-            | Self::Exchange { reason }
+            | Self::Exchange { reason, .. }
             | Self::Reboot { reason, .. }
             | Self::Quarantine { reason, .. }
             | Self::Drain { reason, .. }
@@ -393,8 +395,14 @@ impl Wish {
             Self::Cut { ordered: true, .. } => Consent::Standing,
             // It costs what the place in the reservation did not.
             Self::Replace { reason: Reason::Overfull { .. }, .. } => Consent::Asked,
-            Self::Replace { rollout: true, pressure, .. } | Self::Cut { rollout: true, pressure, .. } => {
-                if pressure.idle_only { Consent::Standing } else { Consent::Asked }
+            Self::Replace { rollout: true, pressure, .. }
+            | Self::Exchange { pressure, .. }
+            | Self::Cut { rollout: true, pressure, .. } => {
+                if pressure.idle_only {
+                    Consent::Standing
+                } else {
+                    Consent::Asked
+                }
             }
             _ => Consent::Standing,
         }
@@ -402,9 +410,10 @@ impl Wish {
 
     pub fn pressure(&self) -> Pressure {
         let of = match self {
-            Self::Remove { pressure, .. } | Self::Replace { pressure, .. } | Self::Cut { pressure, .. } => *pressure,
-            // Nobody is disturbed for it.
-            Self::Exchange { .. } => PressureOf { idle_only: true, ..PressureOf::default() },
+            Self::Remove { pressure, .. }
+            | Self::Replace { pressure, .. }
+            | Self::Exchange { pressure, .. }
+            | Self::Cut { pressure, .. } => *pressure,
             _ => PressureOf::default(),
         };
         let (takes_unmanaged, keeps_local_data) = match self {
@@ -451,7 +460,7 @@ impl Wish {
                 format!("give {slot} another node than {node}")
             }
             Self::Replace { .. } => format!("replace {node} in {slot}"),
-            Self::Exchange { reason: Reason::Fabric { to: Some(to) } } => {
+            Self::Exchange { reason: Reason::Fabric { to: Some(to) }, .. } => {
                 format!("let {node} of {slot} change places with a node of pool/{to}")
             }
             Self::Exchange { .. } => format!("let {node} of {slot} change places"),

@@ -211,18 +211,16 @@ impl<'v, 'a> Scene<'v, 'a> {
             _ if slot.part.is_none() => Freedom::Out,
             Position::Draining | Position::Serving if spot.launched && !self.may_change_places(at) => Freedom::Fixed,
             Position::Draining if self.is_begun(at) && node.ready => {
-                let moves_work = self.view.input.defragment && !self.idle_only(pool) && !spot.launched;
+                let moves_work = self.view.input.defragment && !self.idle_only(pool);
                 let is_empty = self.view.harm.pods_on(name).iter().all(leaves);
                 if is_empty || moves_work { Freedom::Usable } else { Freedom::Fixed }
             }
             Position::Serving if node.annotations.contains_key(HANDS_OFF) => Freedom::Fixed,
             Position::Serving if !self.is_busy(at) => Freedom::Usable,
-            Position::Serving if moves_work && !spot.launched && !self.idle_only(pool) => {
-                match drain::cannot_begin(self.view, name) {
-                    None => Freedom::Usable,
-                    Some(_) => Freedom::Fixed,
-                }
-            }
+            Position::Serving if moves_work && !self.idle_only(pool) => match drain::cannot_begin(self.view, name) {
+                None => Freedom::Usable,
+                Some(_) => Freedom::Fixed,
+            },
             Position::Serving => Freedom::Fixed,
             _ => Freedom::Out,
         }

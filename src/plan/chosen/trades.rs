@@ -1,15 +1,16 @@
-//! Machines of a cloud that change places: two and two, of one kind, both empty.
+//! Machines of a cloud that change places: two and two, of one kind, once both are empty.
 //!
 //! Nobody can tell EC2 where to put a machine, but which pool it serves is only labels, taints and our memory, where both
 //! pools make and cut their machines alike. Each of the two is emptied as an update empties a node, within its pool's
-//! budget and windows; then the ledger has them change places (`effect::exchange`), and their labels follow from that. Who
-//! is whose partner is decided last, among those that budgets and gates let through.
+//! budget and windows, those with work under `--defragment` only; a plan that finds both empty has the ledger let them change
+//! places (`effect::exchange`), and their labels follow from that. Who is whose partner is decided last, among those that
+//! budgets and gates let through.
 
 use std::collections::BTreeMap;
 
 use super::Scene;
 use crate::effect::marks::CORDON;
-use crate::effect::{Action, Amount, Effects, Fact, LedgerChange, Machine, Verb};
+use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, LedgerChange, Machine, Verb};
 use crate::fabric::Freedom;
 use crate::fabric::state::State;
 use crate::ids::{InstanceId, NodeName, PoolName, ReservationId, SlotId, StepId};
@@ -18,7 +19,8 @@ use crate::plan::draft::{Course, Draft};
 use crate::plan::drain::{Steps, step_id};
 use crate::plan::placing::{Spot, alike};
 use crate::plan::slots::{push, standing};
-use crate::plan::types::{Reason, WaitingOn, thing};
+use crate::plan::steps::held;
+use crate::plan::types::{Held, Reason, Step, WaitingOn, thing};
 use crate::plan::view::View;
 
 /// A machine that serves another pool better.
@@ -92,9 +94,11 @@ pub(super) fn couple(trades: &[Trade], view: &View<'_>, draft: &mut Draft) {
         let back = (&trade.to, &trade.slot.pool, market, reservation);
         match waiting.get_mut(&back).filter(|known| !known.is_empty()).map(|known| known.remove(0)) {
             Some(partner) => {
-                let places = place(draft, partner).zip(place(draft, trade));
-                if let Some(places) = places {
-                    change_places(draft, (partner, trade), places);
+                let Some(places) = place(draft, partner).zip(place(draft, trade)) else { continue };
+                // Before work has left, a plan only sends it away: whether it did is what the next one reads.
+                match [partner, trade].iter().all(|one| is_empty(view, &one.node)) {
+                    true => change_places(draft, (partner, trade), places),
+                    false => emptied_first(view, draft, (partner, trade), places),
                 }
             }
             None => waiting.entry((&trade.slot.pool, &trade.to, market, reservation)).or_default().push(trade),
@@ -138,6 +142,30 @@ fn change_places(draft: &mut Draft, (one, other): (&Trade, &Trade), (first, seco
     made.push(id("exchanged", other), Action::Record(exchanged), vec![], (1, 2));
     made.with(Effects::one(Verb::Exchange, thing(&other.slot.pool), Amount::count(1)));
     draft.courses[second].steps.append(&mut made.steps);
+}
+
+/// The exchange waits until work has left, and is part of what is asked for now: who has no work is closed after who has
+/// some, so that without a word neither is. Where only some of it may leave yet, the rest of that course is held already.
+fn emptied_first(view: &View<'_>, draft: &mut Draft, (one, other): (&Trade, &Trade), (first, second): (usize, usize)) {
+    let (busy, partner) = if is_empty(view, &one.node) { (second, first) } else { (first, second) };
+    let steps = &draft.courses[busy].steps;
+    let closes = |step: &&Step| matches!(step.action, Action::Cluster(ClusterAction::Cordon { .. }));
+    let (closed, emptied) =
+        (steps.iter().find(closes).map(|step| step.id.clone()), steps.last().map(|step| step.id.clone()));
+    for step in draft.courses[partner].steps.iter_mut().filter(|step| closes(&&**step)) {
+        step.after.extend(closed.clone());
+    }
+    let Some(emptied) = emptied else { return };
+    for (trade, at) in [(one, first), (other, second)] {
+        let course = &draft.courses[at];
+        let empty = Action::Await(Fact::Empty(trade.node.clone()));
+        if course.steps.last().is_some_and(|step| step.action == empty) {
+            let waits =
+                held(&course.on, course.wanted.clone(), course.reason.clone(), WaitingOn::Step(emptied.clone()));
+            let effects = Effects::one(Verb::Exchange, course.on.clone(), Amount::count(1));
+            draft.held.push(Held { effects, ..waits });
+        }
+    }
 }
 
 fn steps_like(course: &Course) -> Steps {
@@ -191,6 +219,11 @@ pub fn finished_by(view: &View<'_>, slot: &SlotId) -> Option<StepId> {
 
 fn over_id(slot: &SlotId, generation: u32) -> StepId {
     step_id("exchange-over", slot, generation)
+}
+
+/// Nothing is on it, or all of that is about to be gone.
+fn is_empty(view: &View<'_>, node: &NodeName) -> bool {
+    view.harm.pods_on(node).iter().all(|pod| view.harm.is_leaving(pod))
 }
 
 fn is_trade(reason: &Reason) -> bool {
