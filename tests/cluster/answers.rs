@@ -15,7 +15,8 @@
 //! | no budget is asked: never ran, ended, leaves | [`no_budget_keeps_a_pod_that_never_ran_has_ended_or_is_on_its_way`] |
 //! | not ready, and `AlwaysAllow` or enough others | [`a_pod_that_is_not_ready_goes_where_the_server_lets_it`], [`a_pod_that_is_not_ready_goes_while_the_others_are_enough`] |
 //!
-//! What else users of drainers have met: a budget over all ranks is in [`super::drains`], a roll-out that was broken off
+//! What else users of drainers have met: a budget over all ranks, and pods that are evicted onto nodes about to be closed,
+//! are in [`super::drains`], a roll-out that was broken off
 //! and nodes that stay closed in [`super::interruptions`], cuts under work in [`super::layouts`], gangs in
 //! [`super::gangs`]. A 429 because the pod was changed at that very moment, and a count below zero, cannot be made here.
 
