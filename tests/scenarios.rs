@@ -177,6 +177,7 @@ scripts! {
     only_failed_orders_count
     owner_takes_back_what_it_lent
     pod_comes_after_the_cordon
+    pod_comes_to_an_idle_node
     pods_that_find_no_place_are_named
     policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends

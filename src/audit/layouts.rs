@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Found;
 use super::case::Case;
 use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
-use crate::effect::{Action, CloudAction, ClusterAction, LaidOut, Subject, Thing};
+use crate::effect::{Action, CloudAction, ClusterAction, LaidOut, Subject};
 use crate::fleet::standing::{CutSpec, LayoutSpec, PoolSpec};
 use crate::ids::{LayoutName, MigProfile, NodeName, PoolName};
 use crate::observed::{ObjectKey, ObjectKind};
@@ -15,7 +15,6 @@ use crate::observed::{ObjectKey, ObjectKind};
 const LEGAL: &str = "a node is cut only as its pool may be";
 const LISTED: &str = "a node is cut by an entry that is in its file";
 const NAMED: &str = "an entry that a node names stays in its file";
-const SHARED: &str = "GPUs that no layout shares any more are shared no longer";
 const READY: &str = "slices that must stay up do";
 
 const GPU: &str = "nvidia.com/gpu";
@@ -76,29 +75,6 @@ pub fn named_entries_stay(case: &Case<'_>, found: &mut Found) {
                     break;
                 }
             }
-        }
-    }
-}
-
-/// The device plugin shares GPUs for as long as its label says so, whatever the documents say. So a node that carries an
-/// entry of ours, and whose pool shares nothing, is told otherwise, or it is said what that waits for.
-pub fn nothing_is_shared_on(case: &Case<'_>, found: &mut Found) {
-    if !case.input.only.is_empty() || case.input.only_node.is_some() {
-        return;
-    }
-    for (name, node) in case.seen().cluster.nodes.seen() {
-        if !node.labels.get(PLUGIN_CONFIG).is_some_and(|entry| entry.starts_with("tw-")) {
-            continue;
-        }
-        let Some(slot) = case.slot_of_node(name).filter(|slot| case.part(slot).is_some()) else { continue };
-        let layouts = case.input.desired.pools.get(&slot.pool).map(|pool| &pool.layouts);
-        let mut layouts = layouts.into_iter().flatten();
-        let is_shared = layouts.any(|(_, laid_out)| laid_out.labels.contains_key(PLUGIN_CONFIG));
-        let on = Thing::Pool(slot.pool.clone());
-        let is_told = || case.plan.held.iter().any(|held| held.what == on);
-        if !is_shared && case.on(&Subject::Node(name.clone())).is_empty() && case.on_slot(slot).is_empty() && !is_told()
-        {
-            found.plan(SHARED, format!("{name} of {} goes on sharing its GPUs", slot.pool));
         }
     }
 }

@@ -135,7 +135,6 @@ const LAWS: &[Law] = &[
     layouts::legal,
     layouts::listed,
     layouts::named_entries_stay,
-    layouts::nothing_is_shared_on,
     others::cuts_are_carried_out,
     others::needs_are_told,
     money::hourly,

@@ -371,6 +371,22 @@ fn a_pod_that_comes_after_the_look_is_seen_and_the_node_is_not_called_empty() {
     assert_eq!(again.ends(), 0, "{}", again.told());
 }
 
+/// The same on a node that nobody used: nobody tells that pod to go, so nobody waits until it is gone either.
+#[test]
+fn a_pod_that_comes_to_an_idle_node_is_not_waited_for() {
+    let Some(scene) = scene("answers-idle") else { return };
+    let mut drain = scene.drain(&[]);
+    scene.is_cordoned();
+    scene.pod("late", true);
+    assert_ne!(drain.ends(), 0, "{}", drain.told());
+    assert!(drain.told().contains("answers-idle/late came to answers-idle"), "{}", drain.told());
+    assert!(!scene.is_told("late"), "it was not part of what somebody said yes to");
+    let mut again = scene.drain(&[]);
+    eventually("it is told", 60, || scene.is_told("late").then_some(()));
+    scene.ends("late");
+    assert_eq!(again.ends(), 0, "{}", again.told());
+}
+
 /// kubernetes#72320: a pod that crashes and crashes is never healthy, its budget allows nothing, and the drain never ends.
 #[test]
 fn a_pod_that_is_not_ready_goes_where_the_server_lets_it() {
