@@ -36,6 +36,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    all_that_leave_are_closed_first
     ambiguous_launch_is_sent_again
     another_owners_policy_holds_the_cut
     another_zone_is_asked_after_a_definite_no
@@ -182,6 +183,7 @@ scripts! {
     only_failed_orders_count
     owner_takes_back_what_it_lent
     pod_comes_after_the_cordon
+    pod_comes_to_an_idle_node
     pods_that_find_no_place_are_named
     policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends
@@ -229,6 +231,7 @@ scripts! {
     same_cut_loan_keeps_its_work_in_a_shrink
     second_apply_does_nothing
     service_moves_through_a_layout_change
+    shared_gpus_become_whole_again
     short_of_its_promise_is_asked_to_save
     shrink_at_night_leaves_lent_work_alone
     shrink_before_they_join

@@ -136,7 +136,7 @@ fn stands(walk: &Walk<'_>, step: &Step, seen: &Observed) -> Result<Passed, Turn>
         }
         Action::Cluster(ClusterAction::Cut { node, laid_out, flip, over }) => {
             let found = cluster.nodes.seen().get(node).ok_or_else(|| absent(&cluster.nodes, &node.to_string()))?;
-            let is_so = laid_out.labels.iter().all(|(key, value)| found.labels.get(key) == Some(value));
+            let is_so = laid_out.is_ordered(&found.labels);
             match cut_order(&found.labels) == *over {
                 true => Ok(Passed::Go),
                 false if is_so && !flip => Ok(Passed::NothingToDo),

@@ -129,7 +129,7 @@ fn a_quota_that_somebody_edited_is_drift_with_their_name_and_is_put_back() {
     edited.unwrap();
     let planned = tidewright(&plane, directory.path(), &["plan"]).code(2);
     let planned = String::from_utf8(planned.get_output().stdout.clone()).unwrap();
-    assert!(planned.contains("kubectl-edit"), "{planned}");
+    assert!(planned.contains("by kubectl-edit at "), "who, and when: {planned}");
     tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
     tidewright(&plane, directory.path(), &["plan"]).code(0);
 }
