@@ -244,7 +244,7 @@ async fn guards(fleet: &Fleet, meter: &dyn Meter) -> BTreeMap<TideName, Option<S
 pub fn forgotten(input: &PlanInput) -> Option<(String, LedgerChange)> {
     let at = anew::since(input)?;
     let what = format!("the ledger, as was seen at {at}, with the {} that it held", anew::SAID);
-    Some((what, LedgerChange::KnownAnew { fleet: input.fleet.clone() }))
+    Some((what, LedgerChange::KnownAnew { fleet: input.fleet.clone(), began: anew::beginning(input, at) }))
 }
 
 /// What the ledger knows of and the cloud or the cluster does not list, with the record that it is gone.

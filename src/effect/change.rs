@@ -8,20 +8,22 @@ use serde::{Deserialize, Serialize};
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::effects::Effects;
 use super::exchange::Machine;
-use super::ledger::{DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
+use super::ledger::{Began, DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, TideName};
 
 /// One change of what we remember.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LedgerChange {
-    /// The first of all; with the instant, where an earlier memory was lost.
+    /// The first of all.
     Begin {
         fleet: FleetUid,
-        anew: Option<Timestamp>,
+        #[serde(default)]
+        began: Option<Began>,
     },
-    /// A person knows that an earlier memory was lost.
+    /// A person knows that an earlier memory was lost; also where this is the first record of another one.
     KnownAnew {
         fleet: FleetUid,
+        began: Began,
     },
     /// A launch is about to be sent. Its generation becomes the slot's.
     Intend {

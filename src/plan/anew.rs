@@ -7,9 +7,10 @@
 use jiff::Timestamp;
 
 use super::draft::Draft;
+use super::removed::ended;
 use super::reservations::fleet;
 use super::types::PlanInput;
-use crate::effect::{Thing, is_kin};
+use crate::effect::{Began, Thing, is_kin};
 use crate::ids::FleetUid;
 
 /// What only a ledger holds of what people said.
@@ -17,10 +18,20 @@ pub const SAID: &str = "freezes, recalls, quarantines, drains and approvals";
 
 /// When it was seen that the memory which knew what people had said is lost, where nobody settled that.
 pub fn since(input: &PlanInput) -> Option<Timestamp> {
+    began(input).filter(|began| began.anew).map(|began| began.at)
+}
+
+/// The beginning of our memory, or what will be it.
+pub fn began(input: &PlanInput) -> Option<Began> {
     match &input.ledger.head.fleet {
-        Some(_) => input.ledger.head.anew,
-        None => has_traces(input).then_some(input.now),
+        Some(_) => input.ledger.head.began,
+        None => Some(beginning(input, input.now)),
     }
+}
+
+/// What a memory that is begun beside what is there now has to know.
+pub fn beginning(input: &PlanInput, at: Timestamp) -> Began {
+    Began { at, ended: ended(input), anew: has_traces(input) }
 }
 
 pub fn say(input: &PlanInput, draft: &mut Draft) {
