@@ -158,9 +158,7 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
     if !idle || !settled {
         // Where nobody is told to go, who came since would be waited for in vain: it is for the next plan.
         let requires = if ends.is_empty() { holds } else { vec![] };
-        if ends.is_empty() {
-            ends.extend(cordoned);
-        }
+        ends.extend(cordoned.filter(|_| !requires.is_empty()));
         let grace = view.harm.pods_on(node).iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
         let fact = if given_up { Fact::GivenUp(node.clone()) } else { Fact::Empty(node.clone()) };
         let action = Action::Await(fact);
