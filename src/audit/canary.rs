@@ -61,11 +61,13 @@ pub fn serves_first(case: &Case<'_>, found: &mut Found) {
 /// the cloud takes, is nobody's choice.
 fn chosen<'a>(case: &Case<'a>, pool: &PoolName, version: Version) -> BTreeSet<&'a NodeName> {
     let sent = case.each().filter_map(|(at, step)| {
-        let by_choice = match (case.reason(at), version) {
-            (Reason::Outdated | Reason::Overfull { .. } | Reason::Lent { .. }, Version::Template) => true,
-            (Reason::Sick { remedy: Remedy::Reboot, .. } | Reason::Layout { .. }, Version::Template) => true,
-            (Reason::Layout { from: Some(_), .. }, Version::Cut) => true,
-            _ => false,
+        let reason = case.reason(at);
+        let by_choice = match version {
+            Version::Template => {
+                let on_the_way = matches!(reason, Reason::Lent { .. } | Reason::Sick { remedy: Remedy::Reboot, .. });
+                on_the_way || matches!(reason, Reason::Outdated | Reason::Overfull { .. } | Reason::Layout { .. })
+            }
+            Version::Cut => matches!(reason, Reason::Layout { from: Some(_), .. }),
         };
         match (&step.action, version) {
             _ if !by_choice => None,

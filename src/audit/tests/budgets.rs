@@ -298,6 +298,7 @@ fn what_went_before_a_memory_began_counts_for_an_hour() {
     // Before the first record, what the cloud still lists.
     let lost = |fleet: &str| {
         remove().with(limit).with(|bench| {
+            bench.input.ledger.head.fleet = None;
             edit(&mut bench.input.observed.cloud.instances, |all| {
                 let mut seen = all[&instance("train", 0)].clone();
                 (seen.state, seen.tag.as_mut().unwrap().fleet) = (InstanceState::Terminated, fleet.into());
