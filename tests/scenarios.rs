@@ -56,6 +56,11 @@ scripts! {
     budget_that_is_used_up_names_who_uses_it
     budget_that_never_allows_is_named
     canary_and_windows
+    canary_beside_a_shrink
+    canary_is_in_service
+    canary_nobody_can_be
+    canary_of_a_cut
+    canary_of_lent_nodes
     capacity_error_falls_back
     claimed_node_disappears
     claimed_node_of_a_mixed_pool_disappears
@@ -193,6 +198,8 @@ scripts! {
     recall_turns_the_tide
     refused_eviction_is_quoted
     removal_that_waits_takes_no_budget
+    removals_before_a_lost_ledger_count
+    removals_on_the_way_count
     rename
     rename_and_resize
     rename_in_the_middle_of_a_roll_out

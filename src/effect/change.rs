@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::effects::Effects;
 use super::exchange::Machine;
-use super::ledger::{DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
+use super::ledger::{Began, DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, TideName};
 
 /// One change of what we remember.
@@ -17,6 +17,8 @@ pub enum LedgerChange {
     /// The first of all.
     Begin {
         fleet: FleetUid,
+        #[serde(default)]
+        began: Option<Began>,
     },
     /// A launch is about to be sent. Its generation becomes the slot's.
     Intend {

@@ -30,6 +30,9 @@ pub struct Ledger {
 pub struct Head {
     /// None until the first record.
     pub fleet: Option<FleetUid>,
+    /// When that was, and what was ending then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Began>,
     pub reservations: BTreeMap<ReservationName, HeldReservation>,
     /// What is left of each approval that was opened, by the plan that it was given for. One that is used up stays,
     /// empty, and never opens again; the same change asked for another day is another plan.
@@ -54,6 +57,14 @@ pub struct Head {
     /// Tides that lend, and what: a document that goes meanwhile, or lends less, takes nothing back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lent: BTreeMap<TideName, Lent>,
+}
+
+/// The beginning of a memory. There may have been an earlier one that was lost, so machines of ours that the cloud lists as
+/// ended count as removed by choice, for an hour.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Began {
+    pub at: Timestamp,
+    pub ended: u32,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -313,8 +324,10 @@ impl Ledger {
     /// Puts a change into effect. Making it twice is making it once.
     pub fn change(&mut self, change: &LedgerChange) {
         match change {
-            LedgerChange::Begin { fleet } => {
-                self.head.fleet.get_or_insert_with(|| fleet.clone());
+            LedgerChange::Begin { fleet, began } => {
+                if self.head.fleet.is_none() {
+                    (self.head.fleet, self.head.began) = (Some(fleet.clone()), *began);
+                }
             }
             LedgerChange::Intend { .. }
             | LedgerChange::Launched { .. }

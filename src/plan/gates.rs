@@ -18,7 +18,7 @@ use crate::fleet::standing::{HealthSpec, TideSpec};
 use crate::ids::{Digest, NodeName, PoolName, StepId, TideName};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Gap, ObjectKind};
-use removals::{Come, Removals, is_counted};
+use removals::{Come, Removals, goes_along, is_counted};
 pub use removals::{ending_anyway, is_removal};
 
 /// The limit that removals by choice count against.
@@ -57,8 +57,8 @@ pub fn pass(view: &View<'_>, kept: &Kept, draft: &mut Draft) -> Vec<Thing> {
     left_out
 }
 
-/// What each course waits on. Of those that are not begun, the nodes that nobody uses have the first claim on the hour, and
-/// then the narrowest gangs: work that has to move finds new nodes, and moves once.
+/// What each course waits on. Of those that are not begun, what is emptied anyway has the first claim on the hour, then the
+/// nodes that nobody uses, and then the narrowest gangs: work that has to move finds new nodes, and moves once.
 fn waits(
     view: &View<'_>,
     removals: &mut Removals,
@@ -77,7 +77,10 @@ fn waits(
     let stopped = removals.ties.stopped(courses, stops);
     let mut order: Vec<usize> = (0..courses.len()).collect();
     let moves_work = |course: &Course| is_counted(course) && !course.disruption().is_none();
-    order[first_fresh..].sort_by_cached_key(|at| (moves_work(&courses[*at]), removals.ties.width(&courses[*at])));
+    order[first_fresh..].sort_by_cached_key(|at| {
+        let course = &courses[*at];
+        (!goes_along(course), moves_work(course), removals.ties.width(course))
+    });
     let mut breakers: BTreeMap<PoolName, OutForHealth> = BTreeMap::new();
     let mut waits = vec![None; courses.len()];
     for at in order {

@@ -29,6 +29,7 @@ pub mod others;
 pub mod overfull;
 pub mod placing;
 pub mod recut;
+pub mod removed;
 pub mod reservations;
 pub mod rollout;
 pub mod serving;

@@ -267,8 +267,8 @@ fn words_of_people_are_kept_and_taken_back() {
     let mut ledger = after(&[
         LedgerChange::Drain { node: "n".into(), order: order("fan") },
         LedgerChange::Drain { node: "n".into(), order: order("disk") },
-        LedgerChange::Begin { fleet: "f".into() },
-        LedgerChange::Begin { fleet: "g".into() },
+        LedgerChange::Begin { fleet: "f".into(), began: None },
+        LedgerChange::Begin { fleet: "g".into(), began: None },
         LedgerChange::Quarantine { node: "n".into(), quarantine },
         LedgerChange::Recall { tide: "nightly".into(), recall },
     ]);
