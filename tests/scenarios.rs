@@ -146,6 +146,7 @@ scripts! {
     layout_edited_by_night_keeps_its_queue
     leaf_names_are_repeated_in_blocks
     lend_cut_short_and_edited_comes_back
+    lent_node_of_a_smaller_reservation_is_only_cut
     lent_nodes_are_updated_on_the_way
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
@@ -167,6 +168,7 @@ scripts! {
     new_nodes_serve_while_an_update_waits
     node_of_other_hardware_is_not_claimed
     node_that_is_late_is_not_idle
+    node_that_nobody_was_let_on_is_updated_on_the_way
     nodes_change_places_when_that_pays
     not_approved_is_not_begun
     not_approved_is_not_done
@@ -187,6 +189,7 @@ scripts! {
     quota_follows_the_first_cut
     quota_follows_the_nodes_of_a_tide
     quota_goes_with_its_nodes
+    quota_is_judged_by_places
     raised_quota_takes_from_who_borrows
     recall_and_then_edits
     recall_brings_quota_and_nodes

@@ -13,6 +13,7 @@ use super::harm::gang_of;
 use super::kept::Kept;
 use super::later::successor_costs;
 use super::layout::CutState;
+use super::overfull::Overfull;
 use super::rollout::{Hour, rollout};
 use super::slots::candidates;
 use super::steps::held;
@@ -28,10 +29,13 @@ pub fn update<'s, 'a>(
     view: &View<'a>,
     pool: &'s PoolView<'a>,
     wishes: &mut BTreeMap<&'s SlotId, Wish>,
+    overfull: &Overfull<'_>,
     kept: &Kept,
     hour: &Hour,
 ) {
-    let along: Vec<&SlotView<'_>> = pool.slots.iter().filter(|slot| goes_along(view, pool, slot, wishes)).collect();
+    let has_place = |slot: &SlotView<'_>| !overfull.is_left(slot);
+    let along = pool.slots.iter().filter(|slot| goes_along(view, pool, slot, wishes) && has_place(slot));
+    let along: Vec<&SlotView<'_>> = along.collect();
     if along.is_empty() {
         return;
     }
@@ -57,7 +61,7 @@ pub fn update<'s, 'a>(
 }
 
 /// Whether a node is about to be lent or booted, and not as its pool now wants it. In a reservation its place is free for
-/// the next one; on demand nobody knows whether there is another.
+/// the next one, unless that is to hold fewer; on demand nobody knows whether there is another.
 fn goes_along(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, wishes: &BTreeMap<&SlotId, Wish>) -> bool {
     let is_emptied = matches!(
         wishes.get(&slot.id),

@@ -56,13 +56,13 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
         };
         let mut wishes: BTreeMap<&SlotId, Wish> =
             pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();
-        on_the_way::update(view, pool, &mut wishes, kept, &hour);
+        on_the_way::update(view, pool, &mut wishes, overfull, kept, &hour);
         let rollout = rollout(view, pool, &candidates(pool, &wishes, kept), &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
             draft.note(thing(pool.name), text);
         }
-        each(view, pool, &wishes, &rollout, &mut shared, draft);
+        each(view, pool, &wishes, (&rollout, overfull), &mut shared, draft);
         let courses = draft.courses.split_off(before);
         super::marks::after_rename(view, pool.name, courses, draft);
     }
@@ -121,13 +121,13 @@ fn each(
     view: &View<'_>,
     pool: &PoolView<'_>,
     wishes: &BTreeMap<&SlotId, Wish>,
-    rollout: &Rollout,
+    (rollout, overfull): (&Rollout, &Overfull<'_>),
     shared: &mut Shared<'_>,
     draft: &mut Draft,
 ) {
     let first = draft.courses.len();
     shared.passed_over.clone_from(&rollout.kept);
-    let mut later = later(view, pool, wishes, rollout);
+    let mut later = later(view, pool, wishes, rollout, overfull);
     let mut ready = layout::Ready::new(view, pool);
     let mut units = Units::new(rollout);
     for slot in pool.slots.iter().filter(|slot| is_asked_for(view, slot)) {
