@@ -162,6 +162,7 @@ scripts! {
     machines_made_otherwise_stay
     maintenance_is_answered_early
     maintenance_under_a_freeze_moves_a_gang
+    mandate_that_is_over_buys_nothing
     mig_manager_fails
     mig_manager_hangs
     missed_turn_is_no_roll_out
