@@ -47,6 +47,7 @@ scripts! {
     booted_node_is_admitted_again
     booted_node_is_updated_on_the_way
     booted_node_shows_its_gpus_first
+    bought_block_is_not_bought_for_another_identity
     bought_block_is_not_edited
     breaker_stops_mass_quarantine
     budget_is_kept_in_a_drain
@@ -154,6 +155,7 @@ scripts! {
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
     lost_ledger_is_found_again_by_its_tags
+    lost_ledger_is_told_until_somebody_knows
     lost_ledger_of_a_fleet_with_another_name
     low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody

@@ -37,7 +37,7 @@ pub use spend::{Opening, is_used_up, open_approval};
 use crate::audit::Audited;
 use crate::effect::LedgerChange;
 use crate::ids::{Digest, FleetUid};
-use crate::plan::PlanInput;
+use crate::plan::{PlanInput, anew};
 use crate::provider::{Cluster, ProviderError, World};
 use crate::status::Event;
 use record::{Guard, NotRecorded};
@@ -84,7 +84,7 @@ async fn begin(input: &PlanInput, cluster: &dyn Cluster) -> Result<FleetUid, App
     if let Some(found) = head.fleet {
         return same_fleet(planned, found);
     }
-    let change = LedgerChange::Begin { fleet: planned.clone() };
+    let change = LedgerChange::Begin { fleet: planned.clone(), anew: anew::since(input) };
     match record::swap(cluster, &[change], &|_, _| Guard::Go).await {
         Ok(_) => {}
         Err(NotRecorded::Failed(error)) => return Err(ApplyError::Ledger(error)),

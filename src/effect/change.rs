@@ -14,8 +14,13 @@ use crate::ids::{Digest, FleetUid, InstanceId, NodeName, PoolName, ReservationId
 /// One change of what we remember.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LedgerChange {
-    /// The first of all.
+    /// The first of all; with the instant, where an earlier memory was lost.
     Begin {
+        fleet: FleetUid,
+        anew: Option<Timestamp>,
+    },
+    /// A person knows that an earlier memory was lost.
+    KnownAnew {
         fleet: FleetUid,
     },
     /// A launch is about to be sent. Its generation becomes the slot's.
@@ -220,5 +225,33 @@ impl LedgerChange {
             }
             _ => vec![Part::Head],
         }
+    }
+
+    /// Whether it only notes what was seen or is called: memory is true under a freeze too. What it decides instead, such
+    /// as that a tide turns, waits for the thaw.
+    pub fn only_notes(&self) -> bool {
+        matches!(
+            self,
+            Self::Begin { .. }
+                | Self::Launched { .. }
+                | Self::LaunchRefused { .. }
+                | Self::Adopted { .. }
+                | Self::Missing { .. }
+                | Self::Lost { .. }
+                | Self::Reserved { .. }
+                | Self::ReserveRefused { .. }
+                | Self::ReservationRenamed { .. }
+                | Self::ReservationForgotten { .. }
+                | Self::Purchased { .. }
+                | Self::PurchaseRefused { .. }
+                | Self::Lending { .. }
+                | Self::Silent { .. }
+                | Self::Lent { .. }
+                | Self::Closed { .. }
+                | Self::Forgotten { .. }
+                | Self::Renamed { .. }
+                | Self::Exchanged { .. }
+                | Self::ExchangeOver { .. }
+        )
     }
 }

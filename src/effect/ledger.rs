@@ -30,6 +30,10 @@ pub struct Ledger {
 pub struct Head {
     /// None until the first record.
     pub fleet: Option<FleetUid>,
+    /// When this memory was begun, where things of ours were there already: an earlier one was lost, with what people had
+    /// said in it. Until a person says that they know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anew: Option<Timestamp>,
     pub reservations: BTreeMap<ReservationName, HeldReservation>,
     /// What is left of each approval that was opened, by the plan that it was given for. One that is used up stays,
     /// empty, and never opens again; the same change asked for another day is another plan.
@@ -313,8 +317,14 @@ impl Ledger {
     /// Puts a change into effect. Making it twice is making it once.
     pub fn change(&mut self, change: &LedgerChange) {
         match change {
-            LedgerChange::Begin { fleet } => {
+            LedgerChange::Begin { fleet, anew } => {
+                if self.head.fleet.is_none() {
+                    (self.head.fleet, self.head.anew) = (Some(fleet.clone()), *anew);
+                }
+            }
+            LedgerChange::KnownAnew { fleet } => {
                 self.head.fleet.get_or_insert_with(|| fleet.clone());
+                self.head.anew = None;
             }
             LedgerChange::Intend { .. }
             | LedgerChange::Launched { .. }

@@ -4,6 +4,7 @@
 //! waits on. Not here: what an object looks like (`compile`), what Kueue will do (`queue`), any call (`provider`), a
 //! check that must hold whatever the planner does (`audit`).
 
+pub mod anew;
 pub mod blocks;
 pub mod chosen;
 pub mod cost;
@@ -84,6 +85,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     let is_whole = input.only_node.is_none();
     input.observed.looks_only.iter().for_each(|why| draft.note(Thing::Fleet, why));
     if is_whole {
+        anew::say(input, &mut draft);
         reservations::plan(input, overfull, &mut draft);
         chosen::trades::finish(view, &mut draft);
         marks::pools(view, &mut draft);

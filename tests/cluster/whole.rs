@@ -143,7 +143,7 @@ fn a_new_fleet_is_known_by_its_name_and_its_cluster_and_an_old_one_stays_who_it_
         let ledger = cluster(&plane, elder);
         let (_, absent) = ledger.ledger_part(&Part::Head).await.unwrap();
         let mut kept = tidewright::effect::Ledger::default();
-        kept.change(&LedgerChange::Begin { fleet: elder.into() });
+        kept.change(&LedgerChange::Begin { fleet: elder.into(), anew: None });
         ledger.swap_ledger(&Part::Head, &absent, &PartValue::Head(Box::new(kept.head))).await.unwrap();
     });
     let head = |name: &str| -> Head { block(cluster(&plane, name).ledger()).unwrap().0.head };

@@ -267,12 +267,17 @@ fn words_of_people_are_kept_and_taken_back() {
     let mut ledger = after(&[
         LedgerChange::Drain { node: "n".into(), order: order("fan") },
         LedgerChange::Drain { node: "n".into(), order: order("disk") },
-        LedgerChange::Begin { fleet: "f".into() },
-        LedgerChange::Begin { fleet: "g".into() },
+        LedgerChange::Begin { fleet: "f".into(), anew: None },
+        LedgerChange::Begin { fleet: "g".into(), anew: None },
         LedgerChange::Quarantine { node: "n".into(), quarantine },
         LedgerChange::Recall { tide: "nightly".into(), recall },
     ]);
     assert_eq!(ledger.head.fleet, Some("f".into()), "a fleet begins once");
+    let begins = |anew| LedgerChange::Begin { fleet: "f".into(), anew };
+    let mut anew = after(&[begins(Some(at(5))), begins(None)]);
+    assert_eq!(anew.head.anew, Some(at(5)), "and says once what it was begun beside");
+    anew.change(&LedgerChange::KnownAnew { fleet: "f".into() });
+    assert_eq!((anew.head.anew, anew.head.fleet), (None, Some("f".into())));
     assert_eq!((ledger.head.quarantined.len(), ledger.head.recalled.len()), (1, 1));
     ledger.change(&LedgerChange::Return { node: "n".into() });
     assert_eq!(ledger.head.quarantined.len(), 0);
