@@ -110,6 +110,7 @@ scripts! {
     flavor_swap_is_staged
     foreign_work_is_waited_for
     forgotten_machine_is_missing
+    freeze_holds_the_guards_recall
     freeze_holds_the_tide
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
