@@ -264,6 +264,7 @@ scripts! {
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
     what_ends_soon_is_not_moved_before
+    what_is_back_is_not_announced
     what_is_held_says_why
     what_is_held_takes_no_room
     what_is_not_ours_stays

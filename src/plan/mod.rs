@@ -104,7 +104,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
         marks::unanswered(view, &mut draft);
         unmet::say(input, &view.harm, &mut draft);
         ends::recommended(view, &mut draft);
-        upcoming::plan(input, &view.harm, &mut draft);
+        upcoming::plan(view, &mut draft);
     }
     let left_out = gates::pass(view, kept, &mut draft);
     chosen.couple(view, &mut draft);
