@@ -12,7 +12,7 @@ pub enum Cloud {
     /// The embedded simulator: no account is needed.
     Sim(Nothing),
     /// Amazon EC2.
-    Aws(AwsCloud),
+    Aws(Box<AwsCloud>),
     /// No cloud: the nodes exist already and are claimed by pools with `existing` capacity.
     None(Nothing),
 }
