@@ -28,10 +28,10 @@ use crate::provider::{Class, Clock, Cloud, Done, World};
 use crate::round;
 use crate::units::{Duration, Usd};
 
-const IMAGE: &str = "ami-0123456789abcdef0";
+pub const IMAGE: &str = "ami-0123456789abcdef0";
 
 /// The simulated EC2 behind a port, for as long as the story takes.
-fn served(options: Options, speed: f64, tell: impl AsyncFnOnce(&str, Rc<Served>)) {
+pub fn served(options: Options, speed: f64, tell: impl AsyncFnOnce(&str, Rc<Served>)) {
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
     let sim = Sim::in_memory(now, 1);
     sim.aside(|state| state.cloud.account.be(Some(bench::ACCOUNT.into()), Some("us-west-2".into())));
@@ -309,6 +309,8 @@ fn each_service_is_asked_at_its_own_endpoint() {
         let endpoint_urls = Endpoints { ec2, eks, sqs, ssm, sts };
         let cloud = AwsCloud { endpoint_urls, queue_url, ..cloud.clone() };
         let ask = async |cloud: &AwsCloud| {
+            // A template that is there is not made again, and nobody is asked for what it needs.
+            served.sim.aside(|state| state.cloud.account.templates.clear());
             let aws = Aws::connect_as(cloud, &"aws-demo".into(), "AKIDTEST", "secret").await;
             let seen = aws.observe(&target).await;
             let ensured = aws.perform(&CloudAction::EnsureTemplate(template.clone())).await;
@@ -331,7 +333,6 @@ fn each_service_is_asked_at_its_own_endpoint() {
             assert_eq!(ensured.is_err(), gap != Some("ReceiveMessage"), "{at}: {ensured:?}");
             assert!(ensured.err().is_none_or(|why| why.contains("cannot be reached")), "{at}");
         }
-        served.sim.aside(|state| state.cloud.account.templates.clear());
         assert_eq!(ask(&cloud).await, (None, Ok(Done::Nothing)));
     });
 }
