@@ -76,7 +76,7 @@ fn look() {
     runtime.block_on(async {
         let target = bench::target(NOBODY, IMAGE);
         let Place::Aws(cloud) = &target.standing.cloud else { panic!("it is in AWS") };
-        let cloud = AwsCloud { endpoint_url: None, ..cloud.clone() };
+        let cloud = AwsCloud { endpoint_url: None, ..(**cloud).clone() };
         let seen = Aws::connect(&cloud, &"ml".into()).await.observe(&target).await;
         println!("{}", seen.instances.gap().map_or("all is read", |gap| &gap.why));
     });

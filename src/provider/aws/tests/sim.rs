@@ -307,7 +307,7 @@ fn each_service_is_asked_at_its_own_endpoint() {
         let queue_url = Some(format!("{url}/123456789012/notices"));
         let (ec2, eks, sqs, ssm, sts) = (at(url), at(url), at(url), at(url), at(url));
         let endpoint_urls = Endpoints { ec2, eks, sqs, ssm, sts };
-        let cloud = AwsCloud { endpoint_urls, queue_url, ..cloud.clone() };
+        let cloud = AwsCloud { endpoint_urls, queue_url, ..(**cloud).clone() };
         let ask = async |cloud: &AwsCloud| {
             // A template that is there is not made again, and nobody is asked for what it needs.
             served.sim.aside(|state| state.cloud.account.templates.clear());
