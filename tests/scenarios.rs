@@ -177,6 +177,7 @@ scripts! {
     missed_turn_is_no_roll_out
     new_nodes_serve_while_an_update_waits
     node_of_other_hardware_is_not_claimed
+    node_that_goes_for_good_is_not_out_for_an_update
     node_that_is_late_is_not_idle
     node_that_nobody_was_let_on_is_updated_on_the_way
     nodes_change_places_when_that_pays

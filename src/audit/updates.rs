@@ -53,7 +53,10 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
             out.entry(pool).or_default().insert(node);
         }
     }
-    let before = if out.is_empty() { BTreeMap::new() } else { out_before(case) };
+    let mut before = if out.is_empty() { BTreeMap::new() } else { out_before(case) };
+    // A node that goes for good is out for no update, whatever it was closed for: nobody counts on it.
+    let is_wanted = |node: &&NodeName| case.slot_of_node(node).is_some_and(|slot| case.part(slot).is_some());
+    before.values_mut().for_each(|nodes| nodes.retain(is_wanted));
     let none = BTreeSet::new();
     for (pool, nodes) in &out {
         let allowed = case.pool(pool).map_or(0, |pool| pool.updates.max_unavailable);
