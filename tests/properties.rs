@@ -171,8 +171,7 @@ impl Fleet<'_> {
             metadata["labels"] = json!({"team": self.choose.one(&["a", "no", "1.10", "on"])});
             metadata["annotations"] = json!({"note": self.choose.text(), "example.com/no": self.choose.text()});
         }
-        // A fleet cannot be renamed: its ledger has its name.
-        if self.choose.below(8) == 1 && kind != "Fleet" {
+        if self.choose.below(8) == 1 {
             metadata["renamedFrom"] = format!("old-{name}").into();
             // A queue cannot be renamed, so its name has to be said.
             if kind == "Quota" && spec["clusterQueue"].is_null() {

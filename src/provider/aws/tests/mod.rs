@@ -4,7 +4,6 @@ pub(super) mod bench;
 mod campaign;
 mod crashes;
 mod door;
-mod found;
 mod moto;
 mod notices;
 mod sim;
