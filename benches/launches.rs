@@ -42,10 +42,12 @@ const LAUNCHES: u64 = 1_000_000;
 /// Launched as fast as EC2 lets, and how much longer than that it may take.
 const PACED: u64 = 10_000;
 const MOST_OVER: f64 = 1.05;
-/// In one world.
-const A_WORLD: u64 = 200;
+/// In one world: over before its first instance is listed, so that no process that begins reads others' long lists.
+const A_WORLD: u64 = 100;
 /// The most that goes wrong with one launch.
 const MOST_TROUBLE: u64 = 3;
+/// How far it is is told after so many: a million takes its time.
+const TOLD_EVERY: u64 = 50_000;
 /// After so many requests something else is wrong.
 const MOST_REQUESTS: usize = 40;
 /// New instances are listed so late: nothing is found by looking for it.
@@ -197,7 +199,7 @@ fn told(what: &str, launches: u64, by_token: bool) -> Came {
 /// Worlds on all cores; each has a number, which is its seed, so that it is the same on every machine.
 fn all(launches: u64, by_token: bool) -> Came {
     let worlds = launches.div_ceil(A_WORLD);
-    let next = AtomicU64::new(0);
+    let (next, done, extra) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
         let (target, mut came) = (target(), Came::default());
         loop {
@@ -206,7 +208,13 @@ fn all(launches: u64, by_token: bool) -> Came {
                 return came;
             }
             let many = A_WORLD.min(launches - number * A_WORLD);
-            came.add(World::new(&target, number, by_token).run(many));
+            let world = World::new(&target, number, by_token).run(many);
+            let so_far = extra.fetch_add(world.extra, Ordering::Relaxed) + world.extra;
+            let launched = done.fetch_add(many, Ordering::Relaxed) + many;
+            if launched / TOLD_EVERY > (launched - many) / TOLD_EVERY {
+                eprintln!("{launched} launched, {so_far} extra");
+            }
+            came.add(world);
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

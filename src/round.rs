@@ -21,7 +21,7 @@ use crate::ids::{FleetUid, NamespacedName, NodeName, PoolName, ReservationName, 
 use crate::observed::{CloudSeen, ClusterSeen, Observed, Sample};
 use crate::plan::tide::guard_says;
 use crate::plan::view::LISTED_WITHIN;
-use crate::plan::{Closed, PlanInput, plan};
+use crate::plan::{Closed, PlanInput, anew, plan};
 use crate::provider::{Cloud, Meter, ProviderError, World};
 
 /// What a person may ask for beside the fleet itself.
@@ -238,6 +238,13 @@ async fn guards(fleet: &Fleet, meter: &dyn Meter) -> BTreeMap<TideName, Option<S
         }
     }
     samples
+}
+
+/// The memory of before, where it was lost, with the record that this is known.
+pub fn forgotten(input: &PlanInput) -> Option<(String, LedgerChange)> {
+    let at = anew::since(input)?;
+    let what = format!("the ledger, as was seen at {at}, with the {} that it held", anew::SAID);
+    Some((what, LedgerChange::KnownAnew { fleet: input.fleet.clone(), began: anew::beginning(input, at) }))
 }
 
 /// What the ledger knows of and the cloud or the cluster does not list, with the record that it is gone.

@@ -129,6 +129,7 @@ stories! {
         booted_then_replaced
         budgeted
         canary
+        canary_beside_a_quarantine
         claimed
         cut_back
         cut_fails
@@ -137,6 +138,7 @@ stories! {
         fallen_back
         forgotten
         grown
+        lent_and_updated
         machines_change_places
         machines_with_work_change_places
         maintained

@@ -171,7 +171,8 @@ impl Fleet<'_> {
             metadata["labels"] = json!({"team": self.choose.one(&["a", "no", "1.10", "on"])});
             metadata["annotations"] = json!({"note": self.choose.text(), "example.com/no": self.choose.text()});
         }
-        if self.choose.below(8) == 1 {
+        // A fleet cannot be renamed: its ledger has its name.
+        if self.choose.below(8) == 1 && kind != "Fleet" {
             metadata["renamedFrom"] = format!("old-{name}").into();
             // A queue cannot be renamed, so its name has to be said.
             if kind == "Quota" && spec["clusterQueue"].is_null() {

@@ -36,6 +36,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    all_that_leave_are_closed_first
     ambiguous_launch_is_sent_again
     another_owners_policy_holds_the_cut
     another_zone_is_asked_after_a_definite_no
@@ -47,6 +48,7 @@ scripts! {
     booted_node_is_admitted_again
     booted_node_is_updated_on_the_way
     booted_node_shows_its_gpus_first
+    bought_block_is_not_bought_for_another_identity
     bought_block_is_not_edited
     breaker_stops_mass_quarantine
     budget_is_kept_in_a_drain
@@ -56,6 +58,11 @@ scripts! {
     budget_that_is_used_up_names_who_uses_it
     budget_that_never_allows_is_named
     canary_and_windows
+    canary_beside_a_shrink
+    canary_is_in_service
+    canary_nobody_can_be
+    canary_of_a_cut
+    canary_of_lent_nodes
     capacity_error_falls_back
     claimed_node_disappears
     claimed_node_of_a_mixed_pool_disappears
@@ -109,6 +116,7 @@ scripts! {
     flavor_swap_is_staged
     foreign_work_is_waited_for
     forgotten_machine_is_missing
+    freeze_holds_the_guards_recall
     freeze_holds_the_tide
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
@@ -146,6 +154,7 @@ scripts! {
     layout_edited_by_night_keeps_its_queue
     leaf_names_are_repeated_in_blocks
     lend_cut_short_and_edited_comes_back
+    lent_node_of_a_smaller_reservation_is_only_cut
     lent_nodes_are_updated_on_the_way
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
@@ -153,6 +162,7 @@ scripts! {
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
     lost_ledger_is_found_again_by_its_tags
+    lost_ledger_is_told_until_somebody_knows
     lost_ledger_of_a_fleet_with_another_name
     low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody
@@ -161,12 +171,15 @@ scripts! {
     machines_made_otherwise_stay
     maintenance_is_answered_early
     maintenance_under_a_freeze_moves_a_gang
+    mandate_that_is_over_buys_nothing
     mig_manager_fails
     mig_manager_hangs
     missed_turn_is_no_roll_out
     new_nodes_serve_while_an_update_waits
     node_of_other_hardware_is_not_claimed
+    node_that_goes_for_good_is_not_out_for_an_update
     node_that_is_late_is_not_idle
+    node_that_nobody_was_let_on_is_updated_on_the_way
     nodes_change_places_when_that_pays
     not_approved_is_not_begun
     not_approved_is_not_done
@@ -176,6 +189,7 @@ scripts! {
     only_failed_orders_count
     owner_takes_back_what_it_lent
     pod_comes_after_the_cordon
+    pod_comes_to_an_idle_node
     pods_that_find_no_place_are_named
     policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends
@@ -187,12 +201,15 @@ scripts! {
     quota_follows_the_first_cut
     quota_follows_the_nodes_of_a_tide
     quota_goes_with_its_nodes
+    quota_is_judged_by_places
     raised_quota_takes_from_who_borrows
     recall_and_then_edits
     recall_brings_quota_and_nodes
     recall_turns_the_tide
     refused_eviction_is_quoted
     removal_that_waits_takes_no_budget
+    removals_before_a_lost_ledger_count
+    removals_on_the_way_count
     rename
     rename_and_resize
     rename_in_the_middle_of_a_roll_out
@@ -222,6 +239,7 @@ scripts! {
     same_cut_loan_keeps_its_work_in_a_shrink
     second_apply_does_nothing
     service_moves_through_a_layout_change
+    shared_gpus_become_whole_again
     short_of_its_promise_is_asked_to_save
     shrink_at_night_leaves_lent_work_alone
     shrink_before_they_join
@@ -257,6 +275,7 @@ scripts! {
     unread_ledger_stops_everything
     update_waits_for_a_node_that_leaves
     what_ends_soon_is_not_moved_before
+    what_is_back_is_not_announced
     what_is_held_says_why
     what_is_held_takes_no_room
     what_is_not_ours_stays

@@ -10,8 +10,7 @@ use super::turn::{Memory, Turn};
 use super::walk::Walk;
 use crate::effect::marks::{HANDS_OFF, MIG_STATE, POOL, cut_order, ordered_since};
 use crate::effect::{
-    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, LedgerChange, PoolLedger, Scope, Subject, Thing,
-    Verdict,
+    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, PoolLedger, Scope, Subject, Thing, Verdict,
 };
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
 use crate::mistakes::{Mistake, is_on};
@@ -137,7 +136,7 @@ fn stands(walk: &Walk<'_>, step: &Step, seen: &Observed) -> Result<Passed, Turn>
         }
         Action::Cluster(ClusterAction::Cut { node, laid_out, flip, over }) => {
             let found = cluster.nodes.seen().get(node).ok_or_else(|| absent(&cluster.nodes, &node.to_string()))?;
-            let is_so = laid_out.labels.iter().all(|(key, value)| found.labels.get(key) == Some(value));
+            let is_so = laid_out.is_ordered(&found.labels);
             match cut_order(&found.labels) == *over {
                 true => Ok(Passed::Go),
                 false if is_so && !flip => Ok(Passed::NothingToDo),
@@ -280,28 +279,11 @@ fn nodes(step: &Step, seen: &Observed) -> BTreeSet<NodeName> {
 
 /// Whether it only notes what was seen: memory is true under a freeze too.
 fn only_notes(action: &Action) -> bool {
-    let Action::Record(change) = action else { return matches!(action, Action::Await(_)) };
-    matches!(
-        change,
-        LedgerChange::Begin { .. }
-            | LedgerChange::Launched { .. }
-            | LedgerChange::LaunchRefused { .. }
-            | LedgerChange::Adopted { .. }
-            | LedgerChange::Missing { .. }
-            | LedgerChange::Lost { .. }
-            | LedgerChange::Reserved { .. }
-            | LedgerChange::ReserveRefused { .. }
-            | LedgerChange::Purchased { .. }
-            | LedgerChange::PurchaseRefused { .. }
-            | LedgerChange::Lending { .. }
-            | LedgerChange::Silent { .. }
-            | LedgerChange::Lent { .. }
-            | LedgerChange::Closed { .. }
-            | LedgerChange::Forgotten { .. }
-            | LedgerChange::Renamed { .. }
-            | LedgerChange::Exchanged { .. }
-            | LedgerChange::ExchangeOver { .. }
-    )
+    match action {
+        Action::Record(change) => change.only_notes(),
+        Action::Await(_) => true,
+        Action::Cloud(_) | Action::Cluster(_) => false,
+    }
 }
 
 /// A person's word on a node stops everything, also what has a deadline.

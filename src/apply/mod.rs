@@ -37,8 +37,8 @@ pub use spend::{Opening, is_used_up, open_approval};
 use crate::audit::Audited;
 use crate::effect::LedgerChange;
 use crate::ids::{Digest, FleetUid};
-use crate::plan::PlanInput;
-use crate::provider::{Cluster, ProviderError, World};
+use crate::plan::{PlanInput, anew};
+use crate::provider::{ProviderError, World};
 use crate::status::Event;
 use record::{Guard, NotRecorded};
 
@@ -70,7 +70,7 @@ pub async fn apply(
     if plan.steps.is_empty() {
         return Ok(Report::default());
     }
-    let fleet = begin(input, world.cluster).await?;
+    let fleet = begin(input, &world).await?;
     let walk = walk::Walk::new(plan, input, approval, world, patience, fleet, tell);
     spend::close(&walk).await;
     walk::run(&walk).await?;
@@ -78,13 +78,15 @@ pub async fn apply(
 }
 
 /// The fleet that the ledger belongs to; the first of all records says so.
-async fn begin(input: &PlanInput, cluster: &dyn Cluster) -> Result<FleetUid, ApplyError> {
+async fn begin(input: &PlanInput, world: &World<'_>) -> Result<FleetUid, ApplyError> {
+    let cluster = world.cluster;
     let planned = input.ledger.head.fleet.as_ref().unwrap_or(&input.fleet);
     let head = record::head(cluster).await.map_err(ApplyError::Ledger)?;
     if let Some(found) = head.fleet {
         return same_fleet(planned, found);
     }
-    let change = LedgerChange::Begin { fleet: planned.clone() };
+    let began = Some(anew::beginning(input, world.clock.now()));
+    let change = LedgerChange::Begin { fleet: planned.clone(), began };
     match record::swap(cluster, &[change], &|_, _| Guard::Go).await {
         Ok(_) => {}
         Err(NotRecorded::Failed(error)) => return Err(ApplyError::Ledger(error)),

@@ -2,6 +2,9 @@
 //!
 //! Everything in flight is polled in the order of the plan, in this one task. Nothing sleeps but the loop, and only
 //! when nothing is in flight: on a clock that moves by sleeping, no time passes while something is being done.
+//!
+//! Work is sent away only when every node that leaves by this plan is closed, whichever course it is of: else it would
+//! come up on one of the others, and be sent away again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +19,15 @@ use jiff::{SignedDuration, Timestamp};
 use super::turn::{Memory, Turn, turn};
 use super::{ApplyError, Patience, Report, StopSignal};
 use super::{gate, spend};
-use crate::effect::{Action, Fact, Intent, Part, SETTLE, Subject, Verdict};
+use crate::effect::{Action, ClusterAction, Fact, Intent, Part, SETTLE, Subject, Verdict};
 use crate::ids::{Digest, FleetUid, StepId};
 use crate::observed::Observed;
 use crate::plan::{Plan, PlanInput, Step};
 use crate::provider::World;
 use crate::status::{Event, EventKind};
+
+/// A node that cannot be closed keeps the work on others so long, and no longer.
+const CLOSED_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// What every step shares.
 pub(super) struct Walk<'a> {
@@ -189,6 +195,8 @@ struct Frontier<'w, 'a> {
     missing: Vec<usize>,
     dependents: Vec<Vec<usize>>,
     ended: Vec<bool>,
+    /// Steps that close nodes, and waits until the scheduler knows of it: nobody is sent away before they are over.
+    closing: BTreeSet<usize>,
     ready: BTreeSet<usize>,
     /// Those of the ready that only wait.
     ready_to_wait: BTreeSet<usize>,
@@ -225,6 +233,7 @@ impl<'w, 'a> Frontier<'w, 'a> {
             missing,
             dependents,
             ended: vec![false; steps.len()],
+            closing: closing(steps, &places),
             ready: BTreeSet::new(),
             ready_to_wait: BTreeSet::new(),
             again: BTreeMap::new(),
@@ -279,10 +288,21 @@ impl<'w, 'a> Frontier<'w, 'a> {
             self.watched.insert(at, Watched { since: now, due: now, memory });
         }
         for _ in 0..free {
-            let Some(at) = self.ready.pop_first() else { break };
+            let Some(at) = self.next_ready(now) else { break };
+            self.ready.remove(&at);
             self.work(at, Memory { since: Some(now), ..Memory::default() });
         }
         self.look(now);
+    }
+
+    fn next_ready(&self, now: Timestamp) -> Option<usize> {
+        let is_open = self.closed_by().is_some_and(|at| now < at);
+        self.ready.iter().copied().find(|at| !is_open || !sends_away(self.step(*at)))
+    }
+
+    /// Until when work stays where it is, because some node that leaves is still open.
+    fn closed_by(&self) -> Option<Timestamp> {
+        (!self.closing.is_empty()).then(|| later(self.begun, CLOSED_WITHIN))
     }
 
     fn work(&mut self, at: usize, mut memory: Memory) {
@@ -315,7 +335,8 @@ impl<'w, 'a> Frontier<'w, 'a> {
     /// The next instant at which there is something to do.
     fn nearest(&self) -> Option<Timestamp> {
         let again = self.again.values().map(|(at, _)| *at);
-        let next = again.chain(self.watched.values().map(|watched| watched.due)).min()?;
+        let closed = self.closed_by().filter(|_| !self.ready.is_empty());
+        let next = again.chain(self.watched.values().map(|watched| watched.due)).chain(closed).min()?;
         Some(self.deadline().map_or(next, |deadline| next.min(deadline)))
     }
 
@@ -409,12 +430,14 @@ impl<'w, 'a> Frontier<'w, 'a> {
             let why = memory.said.unwrap_or_else(|| "it was not looked at yet".into());
             self.end(at, EventKind::Waiting { why });
         }
+        self.closing.clear();
     }
 
     /// A step is over. Those after it may begin, or are dropped with all that comes after them.
     fn end(&mut self, at: usize, kind: EventKind) {
         let succeeded = kind == EventKind::Succeeded;
         self.ended[at] = true;
+        self.closing.remove(&at);
         self.walk.end(&self.step(at).id, kind);
         if succeeded {
             for next in self.dependents[at].clone() {
@@ -428,12 +451,35 @@ impl<'w, 'a> Frontier<'w, 'a> {
         let mut open: BTreeSet<(usize, usize)> = self.dependents[at].iter().map(|next| (*next, at)).collect();
         while let Some((next, after)) = open.pop_first() {
             if !std::mem::replace(&mut self.ended[next], true) {
+                self.closing.remove(&next);
                 let after_id = self.step(after).id.clone();
                 self.walk.end(&self.step(next).id, EventKind::Dropped { after: after_id });
                 open.extend(self.dependents[next].iter().map(|further| (*further, next)));
             }
         }
     }
+}
+
+/// The steps that close nodes, as far as they can be done at the beginning: one that comes behind something else, but for
+/// a record, is not waited for.
+fn closing(steps: &[Step], places: &BTreeMap<&StepId, usize>) -> BTreeSet<usize> {
+    let mut early = vec![false; steps.len()];
+    let mut found = BTreeSet::new();
+    for (at, step) in steps.iter().enumerate() {
+        let closes = match &step.action {
+            Action::Cluster(ClusterAction::Cordon { .. }) | Action::Await(Fact::Settled(_)) => true,
+            Action::Record(_) => false,
+            _ => continue,
+        };
+        early[at] = step.after.iter().all(|id| places.get(id).is_some_and(|before| early[*before]));
+        found.extend((closes && early[at]).then_some(at));
+    }
+    found
+}
+
+/// Whether work has to leave where it is.
+fn sends_away(step: &Step) -> bool {
+    matches!(&step.action, Action::Cluster(ClusterAction::Suspend { .. } | ClusterAction::Evict { .. }))
 }
 
 fn fact(step: &Step) -> &Fact {

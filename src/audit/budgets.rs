@@ -8,9 +8,11 @@ use super::Found;
 use super::accounts::has_node;
 use super::case::Case;
 use crate::effect::marks::{CORDON, Mark};
-use crate::effect::{Action, CloudAction, ClusterAction, Effects, LedgerChange, Quarantine};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, LedgerChange, Quarantine, is_kin};
+use crate::fleet::policy::Remedy;
 use crate::fleet::standing::HealthSpec;
 use crate::ids::{NodeName, PoolName, SlotId};
+use crate::observed::{InstanceSeen, InstanceState};
 use crate::plan::{Reason, Step};
 
 const REMOVALS: &str = "removals by choice keep their hourly limit";
@@ -28,18 +30,31 @@ fn terminates<'c, 'a>(case: &'c Case<'a>) -> impl Iterator<Item = (usize, &'a St
     })
 }
 
-/// Tides, health, notices and the end of capacity have budgets of their own.
+/// Tides, health, notices and the end of capacity have budgets of their own. But a tide ends no machine, and neither does
+/// who boots one: where that is done on the way, it is for a new version, and somebody's choice.
 fn by_choice(reason: &Reason) -> bool {
-    !matches!(
-        reason,
-        Reason::Resized
-            | Reason::Lent { .. }
-            | Reason::Returning { .. }
-            | Reason::Sick { .. }
-            | Reason::Quarantined { .. }
-            | Reason::Notice { .. }
-            | Reason::CapacityEnds { .. }
-    )
+    match reason {
+        Reason::Resized | Reason::Returning { .. } | Reason::Quarantined { .. } => false,
+        Reason::Notice { .. } | Reason::CapacityEnds { .. } => false,
+        Reason::Sick { remedy, .. } => *remedy == Remedy::Reboot,
+        _ => true,
+    }
+}
+
+/// Machines of ours that ended before this memory began: an earlier one, which was lost, may have removed them.
+fn before_memory(case: &Case<'_>) -> usize {
+    let head = &case.input.ledger.head;
+    let is_ours = |seen: &InstanceSeen| {
+        seen.tag.as_ref().is_some_and(|tag| tag.fleet == *case.fleet() || is_kin(case.fleet(), &tag.fleet))
+    };
+    let is_over = |seen: &InstanceSeen| matches!(seen.state, InstanceState::ShuttingDown | InstanceState::Terminated);
+    match (&head.fleet, head.began) {
+        (None, _) => case.seen().cloud.instances.seen().values().filter(|seen| is_over(seen) && is_ours(seen)).count(),
+        (Some(_), Some(began)) if case.now().duration_since(began.at) < AN_HOUR => {
+            usize::try_from(began.ended).unwrap_or(usize::MAX)
+        }
+        (Some(_), _) => 0,
+    }
 }
 
 /// What was removed in the last hour and what this plan removes. A removal that was begun and not finished counts once.
@@ -47,7 +62,7 @@ pub fn removals_an_hour(case: &Case<'_>, found: &mut Found) {
     let allowed = usize::try_from(case.standing().limits.nodes_removed_per_hour).unwrap_or(usize::MAX);
     let recent = |at: &jiff::Timestamp| case.now().duration_since(*at) < AN_HOUR;
     let removed = case.input.ledger.pools.values().flat_map(|pool| &pool.removed);
-    let removed = removed.filter(|(_, at)| recent(at)).count();
+    let removed = removed.filter(|(_, at)| recent(at)).count() + before_memory(case);
     let begun = |slot: &SlotId| {
         let launched = case.ledger_slot(slot).and_then(|slot| slot.launched);
         let pool = case.pool_ledger(&slot.pool);

@@ -25,7 +25,7 @@ pub fn records_are_true(case: &Case<'_>, found: &mut Found) {
 
 fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String> {
     match change {
-        LedgerChange::Begin { fleet } => require(fleet == case.fleet(), || "the fleet is another one".into()),
+        LedgerChange::Begin { fleet, .. } => require(fleet == case.fleet(), || "the fleet is another one".into()),
         LedgerChange::Recall { tide, .. } => {
             let guarded = case.standing().tides.get(tide).is_some_and(|tide| tide.guard.is_some());
             require(guarded, || format!("{tide} has no guard: only a person turns it"))
@@ -137,7 +137,8 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
         | LedgerChange::Spend { .. }
         | LedgerChange::Drain { .. }
         | LedgerChange::Freeze(_)
-        | LedgerChange::Thaw(_) => Err("this is for `apply` or a person to write, not for a plan".into()),
+        | LedgerChange::Thaw(_)
+        | LedgerChange::KnownAnew { .. } => Err("this is for `apply` or a person to write, not for a plan".into()),
         _ => Ok(()),
     }
 }

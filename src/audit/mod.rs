@@ -11,6 +11,7 @@ mod absence;
 mod accounts;
 mod admission;
 mod budgets;
+mod canary;
 mod capacity;
 mod case;
 mod dag;
@@ -129,6 +130,7 @@ const LAWS: &[Law] = &[
     on_the_way::keeps_the_rollout,
     on_the_way::given_is_open,
     updates::unavailable,
+    canary::serves_first,
     updates::idle_and_windows,
     updates::gangs_move_once,
     layouts::keep_ready,

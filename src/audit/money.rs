@@ -13,6 +13,7 @@ use crate::fleet::reservation::{Approval, Manage};
 use crate::fleet::standing::{BlockSpec, PoolSpec, ReservationSpec, TermsSpec};
 use crate::ids::{FleetUid, InstanceId, OfferingId, ReservationName};
 use crate::observed::{InstanceState, Market, OfferingSeen, ReservationState};
+use crate::plan::Step;
 
 const HOURLY: &str = "on-demand and spot nodes keep the hourly limit";
 const PURCHASE: &str = "a Capacity Block is bought once, as a person approved";
@@ -124,7 +125,9 @@ pub fn purchases(case: &Case<'_>, found: &mut Found) {
             found.step(PURCHASE, &step.id, format!("{name} is no Capacity Block of ours to buy"));
             continue;
         };
-        for wrong in [not_bought(case, request, spec), approved(case, request, block), offered(case, request, spec)] {
+        let wrong =
+            [not_bought(case, request, spec), approved(case, step, request, block), offered(case, request, spec)];
+        for wrong in wrong {
             if let Err(wrong) = wrong {
                 found.step(PURCHASE, &step.id, format!("{name}: {wrong}"));
             }
@@ -149,7 +152,8 @@ fn not_bought(case: &Case<'_>, request: &PurchaseRequest, spec: &ReservationSpec
         return Err("the reservations were not read, and it may be there".into());
     }
     let there = seen.iter().find(|(_, seen)| {
-        let ours = |whose: &FleetUid| whose == case.fleet() || is_kin(case.fleet(), whose);
+        // A block whomever it was bought for: a fleet whose cluster was built anew has another identity.
+        let ours = |whose: &FleetUid| seen.block || whose == case.fleet() || is_kin(case.fleet(), whose);
         let tagged = seen.tag.as_ref().is_some_and(|tag| ours(&tag.fleet) && tag.reservation == *name);
         let by_offer = seen.offering.as_ref() == Some(&request.offering);
         seen.state != ReservationState::Ended && (by_offer || (tagged && request.extends.is_none()))
@@ -162,7 +166,8 @@ fn not_bought(case: &Case<'_>, request: &PurchaseRequest, spec: &ReservationSpec
     }
 }
 
-fn approved(case: &Case<'_>, request: &PurchaseRequest, block: &BlockSpec) -> Result<(), String> {
+/// A mandate that is over when the step runs was none, so its end is looked at again just before.
+fn approved(case: &Case<'_>, step: &Step, request: &PurchaseRequest, block: &BlockSpec) -> Result<(), String> {
     let approval = match &request.extends {
         None => block.approval.as_ref(),
         Some(_) => block.extend.as_ref().and_then(|extend| extend.approval.as_ref()),
@@ -180,7 +185,11 @@ fn approved(case: &Case<'_>, request: &PurchaseRequest, block: &BlockSpec) -> Re
             Err(format!("${} is more than the mandate", request.fee.0))
         }
         Some(Approval::Mandate(mandate)) if case.now() >= mandate.expires.0 => Err("the mandate is over".into()),
-        Some(Approval::Mandate(_)) => Ok(()),
+        Some(Approval::Mandate(mandate)) => {
+            let ends = |fact: &Fact| matches!(fact, Fact::Before(at) if *at <= mandate.expires.0);
+            let is_looked_at = step.requires.iter().any(ends);
+            if is_looked_at { Ok(()) } else { Err("the end of the mandate is not looked at again".into()) }
+        }
     }
 }
 

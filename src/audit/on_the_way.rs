@@ -6,17 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Found;
 use super::case::Case;
 use super::updates::is_open;
-use crate::effect::marks::{CORDON, Mark};
-use crate::effect::{Action, CloudAction, Effects, Thing};
+use crate::effect::marks::{CORDON, Mark, is_starting};
+use crate::effect::{Action, CloudAction, ClusterAction, Effects, Fact, Subject, Thing};
 use crate::fleet::policy::Remedy;
 use crate::fleet::updates::When;
-use crate::ids::{Digest, PoolName};
+use crate::ids::{Digest, NodeName, PoolName};
 use crate::plan::{Consent, Reason, Step};
 
 const ON_THE_WAY: &str = "nothing is a way around a roll-out";
 
 /// No more of them than the pool lets be away at once, while a window is open, and paid for where a roll-out would have to
-/// be. What comes back is only cut. What was begun is brought to its end.
+/// be. What comes back is only cut. What was begun is brought to its end, and a node that nobody was let on yet is nobody's
+/// loss: here as in a roll-out.
 pub fn keeps_the_rollout(case: &Case<'_>, found: &mut Found) {
     let mut fresh: BTreeMap<&PoolName, BTreeSet<u32>> = BTreeMap::new();
     for (at, step) in case.each() {
@@ -27,8 +28,9 @@ pub fn keeps_the_rollout(case: &Case<'_>, found: &mut Found) {
         );
         let Action::Cloud(CloudAction::Terminate { slot, instance }) = &step.action else { continue };
         let Some((name, pool)) = case.standing().pools.get_key_value(&slot.pool).filter(|_| is_ours) else { continue };
-        let mark = case.node_of(instance).and_then(|node| case.node(node)?.annotation(CORDON)).map(Mark::parse);
-        let begun = mark.is_some_and(|mark| mark.why == "replace");
+        let node = case.node_of(instance);
+        let mark = node.and_then(|node| case.node(node)?.annotation(CORDON)).map(Mark::parse);
+        let begun = mark.is_some_and(|mark| mark.why == "replace") || node.is_some_and(|node| is_new(case, node));
         if matches!(reason, Reason::Returning { .. }) {
             found.step(ON_THE_WAY, &step.id, "what comes back from a tide is only cut");
         } else if pool.updates.when == When::Drain && step.consent != Consent::Given {
@@ -46,6 +48,17 @@ pub fn keeps_the_rollout(case: &Case<'_>, found: &mut Found) {
             found.plan(ON_THE_WAY, what);
         }
     }
+}
+
+/// Whether nobody was let on a node, which is looked at again before it is closed.
+fn is_new(case: &Case<'_>, node: &NodeName) -> bool {
+    let unopened = Fact::Unopened(node.clone());
+    let mut steps = case.on(&Subject::Node(node.clone())).iter().map(|at| &case.steps[*at]);
+    case.node(node).is_some_and(is_starting)
+        && steps.all(|step| {
+            let closes = matches!(step.action, Action::Cluster(ClusterAction::Cordon { .. }));
+            !closes || step.requires.contains(&unopened)
+        })
 }
 
 /// What goes by an approval that was given before is covered by one that is open, all of it together.

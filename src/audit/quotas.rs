@@ -191,7 +191,8 @@ fn held(case: &Case<'_>, pool: &PoolName, resource: &ResourceName) -> Option<Qua
     // A node that is not cut as it should be yet holds what it is cut as, and may be promised as that.
     let more = case.seen().cluster.nodes.seen().iter().filter_map(|(name, node)| {
         let slot = case.slot_of_node(name).filter(|slot| slot.pool == *pool)?;
-        let part = parts().find(|part| (part.first..part.first + part.nodes).contains(&slot.index))?;
+        // By its place and not by its number: one beyond the size may stay for one that goes.
+        let part = case.part(slot).filter(|part| part.purpose != Purpose::Spare)?;
         let said = layouts.values().filter(|layout| {
             let mut labels = layout.labels.iter();
             !layout.labels.is_empty() && labels.all(|(key, value)| node.labels.get(key) == Some(value))

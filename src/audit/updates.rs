@@ -18,7 +18,7 @@ use crate::observed::GangName;
 use crate::plan::Reason;
 use crate::units::ZoneName;
 
-const UNAVAILABLE: &str = "updates keep `maxUnavailable` and the canary";
+const UNAVAILABLE: &str = "updates keep `maxUnavailable`";
 const WHEN: &str = "updates disturb work only as `when` and the windows allow";
 const ONCE: &str = "a gang moves once for an update";
 
@@ -32,7 +32,6 @@ fn is_update(reason: &Reason) -> bool {
 /// allows goes alone. What was begun is finished whatever the count, because half a change is worse than either end.
 pub fn unavailable(case: &Case<'_>, found: &mut Found) {
     let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
-    let mut replaced: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
     for (at, step) in case.each().filter(|(at, _)| is_update(case.reason(*at))) {
         let node = match &step.action {
             Action::Cluster(ClusterAction::Cordon { node, .. } | ClusterAction::Cut { node, .. }) => Some(node),
@@ -52,12 +51,12 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
         let pool = slot.and_then(|slot| case.standing().pools.get_key_value(&slot.pool));
         if let (Some(node), Some((pool, _))) = (node, pool) {
             out.entry(pool).or_default().insert(node);
-            if matches!(case.reason(at), Reason::Outdated) {
-                replaced.entry(pool).or_default().insert(node);
-            }
         }
     }
-    let before = if out.is_empty() { BTreeMap::new() } else { out_before(case) };
+    let mut before = if out.is_empty() { BTreeMap::new() } else { out_before(case) };
+    // A node that goes for good is out for no update, whatever it was closed for: nobody counts on it.
+    let is_wanted = |node: &&NodeName| case.slot_of_node(node).is_some_and(|slot| case.part(slot).is_some());
+    before.values_mut().for_each(|nodes| nodes.retain(is_wanted));
     let none = BTreeSet::new();
     for (pool, nodes) in &out {
         let allowed = case.pool(pool).map_or(0, |pool| pool.updates.max_unavailable);
@@ -66,9 +65,6 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
             let all = moves.all();
             found.plan(UNAVAILABLE, format!("{all} nodes of pool {pool} would be out for updates, {allowed} may be"));
         }
-    }
-    for (pool, nodes) in replaced {
-        canary(case, pool, &Moves::of(case, pool, before.get(pool).unwrap_or(&none), &nodes), found);
     }
 }
 
@@ -131,7 +127,7 @@ fn away(case: &Case<'_>, pool: &PoolName) -> BTreeSet<u32> {
 }
 
 /// These nodes, those that one gang spans together.
-fn groups<'a>(case: &Case<'a>, nodes: &BTreeSet<&'a NodeName>) -> Vec<BTreeSet<&'a NodeName>> {
+pub(super) fn groups<'a>(case: &Case<'a>, nodes: &BTreeSet<&'a NodeName>) -> Vec<BTreeSet<&'a NodeName>> {
     let mut up: BTreeMap<&NodeName, &NodeName> = nodes.iter().map(|node| (*node, *node)).collect();
     fn root<'n>(up: &mut BTreeMap<&'n NodeName, &'n NodeName>, node: &'n NodeName) -> &'n NodeName {
         let mut here = node;
@@ -155,22 +151,6 @@ fn groups<'a>(case: &Case<'a>, nodes: &BTreeSet<&'a NodeName>) -> Vec<BTreeSet<&
         groups.entry(root(&mut up, node)).or_default().insert(node);
     }
     groups.into_values().collect()
-}
-
-/// Until as many nodes as the canary asks for have run the new version for its time, no more than that move.
-fn canary(case: &Case<'_>, pool: &PoolName, moves: &Moves, found: &mut Found) {
-    let Some(canary) = case.pool(pool).and_then(|pool| pool.updates.canary.as_ref()) else { return };
-    let digest = case.input.desired.pools.get(pool).map(|wanted| &wanted.template.digest);
-    let slots = case.pool_ledger(pool).into_iter().flat_map(|pool| pool.slots.values());
-    let seasoned = slots.filter_map(|slot| case.instance(slot.instance.as_ref()?)).filter(|seen| {
-        let age = case.now().duration_since(seen.launched);
-        seen.state.serves() && seen.template.as_ref() == digest && age >= canary.r#for.signed()
-    });
-    let first = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
-    if seasoned.count() < first && !moves.keep_within(first) {
-        let all = moves.all();
-        found.plan(UNAVAILABLE, format!("{all} nodes of pool {pool} would move before its canary of {first} is over"));
-    }
 }
 
 /// With `when: idle` no work is disturbed for an update; with `when: drain` only while a window is open.

@@ -123,8 +123,8 @@ pub fn units(cluster: &ClusterSeen, now: Timestamp) -> Units<'_> {
 
 /// The layout that a node's labels say it has; one that was never cut has the layout that it shows.
 pub fn current<'a>(layouts: &'a BTreeMap<LayoutName, LaidOut>, node: &NodeSeen) -> Option<&'a LayoutName> {
-    let has = |laid_out: &LaidOut| laid_out.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-    let labelled = layouts.iter().find(|(_, laid_out)| !laid_out.labels.is_empty() && has(laid_out));
+    let has = |laid_out: &LaidOut| !laid_out.labels.is_empty() && laid_out.is_ordered(&node.labels);
+    let labelled = layouts.iter().find(|(_, laid_out)| has(laid_out));
     let shows = || layouts.iter().find(|(_, laid_out)| allocatable_is(&node.allocatable, laid_out));
     labelled.or_else(|| if is_never_cut(node) { shows() } else { None }).map(|(name, _)| name)
 }

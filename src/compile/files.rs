@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::gpus::{DEVICE_PLUGIN, MIG_PARTED, map_key, name_of};
-use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG, POOL};
+use crate::effect::marks::{ENTRY, MIG_CONFIG, PLUGIN_CONFIG, POOL};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectSeen};
 
 /// The one file in the config map of mig-parted.
@@ -74,5 +74,5 @@ fn entries(label: &str, body: Option<&Value>) -> Map<String, Value> {
 
 /// Whether the name is one that we gave: see `gpus::name_of`.
 fn is_ours(name: &str) -> bool {
-    name.starts_with("tw-")
+    name.starts_with(ENTRY)
 }

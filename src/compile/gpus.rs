@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::files::{self, InUse, MIG_PARTED_FILE};
 use super::{GPU_OPERATOR, holds};
-use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
+use crate::effect::marks::{ENTRY, MIG_CONFIG, PLUGIN_CONFIG};
 use crate::effect::{LaidOut, Object, canonical, digest_of};
 use crate::fleet::Target;
 use crate::fleet::standing::{CutSpec, MigPartSpec, PoolSpec, Standing};
@@ -24,7 +24,7 @@ pub const DEFAULT: &str = "default";
 pub const MIG_PARTED: &str = "tidewright-mig-parted";
 pub const DEVICE_PLUGIN: &str = "tidewright-device-plugin";
 
-/// The file of each, where some pool needs it: with what is wanted, and with what nodes still name.
+/// The file of each, where some pool needs it or some node still does: with what is wanted, and with what nodes name.
 pub fn config_maps(target: &Target, in_use: &InUse) -> Vec<Object> {
     let standing = &target.standing;
     let (mut cuts, mut shares) = (Map::new(), Map::new());
@@ -41,14 +41,14 @@ pub fn config_maps(target: &Target, in_use: &InUse) -> Vec<Object> {
         }
     }
     let mut objects = Vec::new();
+    keep(&mut cuts, &in_use.cuts);
+    keep(&mut shares, &in_use.shares);
     if !cuts.is_empty() {
-        keep(&mut cuts, &in_use.cuts);
         cuts.insert(ALL_DISABLED.into(), uncut());
         let file = canonical(&json!({"version": "v1", "mig-configs": cuts}));
         objects.extend(config_map(MIG_CONFIG, json!({MIG_PARTED_FILE: file.to_string()})));
     }
     if !shares.is_empty() {
-        keep(&mut shares, &in_use.shares);
         shares.insert(DEFAULT.into(), plugin_default().to_string().into());
         objects.extend(config_map(PLUGIN_CONFIG, shares.into()));
     }
@@ -111,8 +111,8 @@ pub fn is_cut_by_mig_manager(pool: &PoolSpec) -> bool {
     pool.shape.gpus > 0 && holds::gpu(pool).is_some_and(|gpu| gpu.mig.is_some())
 }
 
-/// Whether any layout of the pool shares GPUs: then every node of it is told which file to use, or one that was shared
-/// would stay so.
+/// Whether any layout of the pool shares GPUs: then every node of it is told which file to use, or one that is cut back
+/// would stay shared. Where none does any more, the label is taken off (`LaidOut::order`).
 pub fn is_shared(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> bool {
     let cut = |layout| standing.layouts.get(layout).map(|layout| &layout.cut);
     let shares = |layout| matches!(cut(layout), Some(CutSpec::Mps { .. } | CutSpec::TimeSlicing { .. }));
@@ -121,7 +121,7 @@ pub fn is_shared(standing: &Standing, name: &PoolName, pool: &PoolSpec) -> bool 
 
 /// Named by what is in it: an entry that changes is another one.
 pub fn name_of(entry: &Value) -> String {
-    format!("tw-{:.12}", digest_of(&canonical(entry)))
+    format!("{ENTRY}{:.12}", digest_of(&canonical(entry)))
 }
 
 fn uncut() -> Value {

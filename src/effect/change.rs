@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::effects::Effects;
 use super::exchange::Machine;
-use super::ledger::{DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
+use super::ledger::{Began, DrainOrder, Freeze, Intent, Lent, Opened, Quarantine, Recall, Scope, Treated};
 use crate::ids::{Digest, FleetUid, InstanceId, NodeName, PoolName, ReservationId, ReservationName, SlotId, TideName};
 
 /// One change of what we remember.
@@ -17,6 +17,13 @@ pub enum LedgerChange {
     /// The first of all.
     Begin {
         fleet: FleetUid,
+        #[serde(default)]
+        began: Option<Began>,
+    },
+    /// A person knows that an earlier memory was lost; also where this is the first record of another one.
+    KnownAnew {
+        fleet: FleetUid,
+        began: Began,
     },
     /// A launch is about to be sent. Its generation becomes the slot's.
     Intend {
@@ -220,5 +227,33 @@ impl LedgerChange {
             }
             _ => vec![Part::Head],
         }
+    }
+
+    /// Whether it only notes what was seen or is called: memory is true under a freeze too. What it decides instead, such
+    /// as that a tide turns, waits for the thaw.
+    pub fn only_notes(&self) -> bool {
+        matches!(
+            self,
+            Self::Begin { .. }
+                | Self::Launched { .. }
+                | Self::LaunchRefused { .. }
+                | Self::Adopted { .. }
+                | Self::Missing { .. }
+                | Self::Lost { .. }
+                | Self::Reserved { .. }
+                | Self::ReserveRefused { .. }
+                | Self::ReservationRenamed { .. }
+                | Self::ReservationForgotten { .. }
+                | Self::Purchased { .. }
+                | Self::PurchaseRefused { .. }
+                | Self::Lending { .. }
+                | Self::Silent { .. }
+                | Self::Lent { .. }
+                | Self::Closed { .. }
+                | Self::Forgotten { .. }
+                | Self::Renamed { .. }
+                | Self::Exchanged { .. }
+                | Self::ExchangeOver { .. }
+        )
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::marks::{ENTRY, PLUGIN_CONFIG};
 use super::{canonical, digest_of};
 use crate::fleet::launch::{Launch, Taint};
 use crate::ids::{Digest, GroupName, InstanceType, LayoutName, NamespacedName, PoolName, ResourceName, TemplateName};
@@ -55,6 +56,21 @@ pub struct LaidOut {
     pub allocatable: BTreeMap<ResourceName, i64>,
     /// GPU resources that must be gone.
     pub absent: Vec<ResourceName>,
+}
+
+impl LaidOut {
+    /// What has to be written on a node that carries these labels, or taken off it. The device plugin goes by its label for
+    /// as long as it is there: one of ours that this layout has no use for would share GPUs on.
+    pub fn order(&self, carried: &BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
+        let left = carried.get(PLUGIN_CONFIG).filter(|entry| entry.starts_with(ENTRY));
+        let off = left.map(|_| (PLUGIN_CONFIG.into(), None));
+        off.into_iter().chain(self.labels.iter().map(|(key, value)| (key.clone(), Some(value.clone())))).collect()
+    }
+
+    /// Whether a node carries the order already.
+    pub fn is_ordered(&self, carried: &BTreeMap<String, String>) -> bool {
+        self.order(carried).iter().all(|(key, value)| carried.get(key) == value.as_ref())
+    }
 }
 
 /// A launch template.

@@ -74,6 +74,8 @@ pub enum Fact {
     InService(NodeName),
     /// An instant has come.
     After(Timestamp),
+    /// An instant has not come: what somebody allowed until then is allowed.
+    Before(Timestamp),
 }
 
 /// What a fact is about: what has to be read again.
@@ -124,7 +126,7 @@ impl Fact {
             }
             Self::PodsSaved { nodes, .. } => nodes.iter().cloned().map(Subject::Node).collect(),
             Self::Unchanged { object, .. } => vec![Subject::Object(object.clone())],
-            Self::After(_) => Vec::new(),
+            Self::After(_) | Self::Before(_) => Vec::new(),
         }
     }
 
@@ -205,6 +207,8 @@ impl Fact {
             },
             Self::After(at) if now >= *at => Verdict::Holds,
             Self::After(at) => not_yet(format!("it is not {at} yet")),
+            Self::Before(at) if now < *at => Verdict::Holds,
+            Self::Before(at) => Verdict::Never(format!("it was allowed until {at}, and that is over")),
         }
     }
 }

@@ -30,6 +30,9 @@ pub struct Ledger {
 pub struct Head {
     /// None until the first record.
     pub fleet: Option<FleetUid>,
+    /// When that was, and what was there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Began>,
     pub reservations: BTreeMap<ReservationName, HeldReservation>,
     /// What is left of each approval that was opened, by the plan that it was given for. One that is used up stays,
     /// empty, and never opens again; the same change asked for another day is another plan.
@@ -54,6 +57,18 @@ pub struct Head {
     /// Tides that lend, and what: a document that goes meanwhile, or lends less, takes nothing back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lent: BTreeMap<TideName, Lent>,
+}
+
+/// The beginning of a memory. There may have been an earlier one that was lost.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Began {
+    pub at: Timestamp,
+    /// Machines of ours that the cloud listed as ended: they count as removed by choice, for an hour.
+    pub ended: u32,
+    /// Things of ours were there already, so an earlier memory was lost with what people had said in it. Until a person says
+    /// that they know.
+    #[serde(default)]
+    pub anew: bool,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -313,8 +328,18 @@ impl Ledger {
     /// Puts a change into effect. Making it twice is making it once.
     pub fn change(&mut self, change: &LedgerChange) {
         match change {
-            LedgerChange::Begin { fleet } => {
-                self.head.fleet.get_or_insert_with(|| fleet.clone());
+            LedgerChange::Begin { fleet, began } => {
+                if self.head.fleet.is_none() {
+                    (self.head.fleet, self.head.began) = (Some(fleet.clone()), *began);
+                }
+            }
+            LedgerChange::KnownAnew { fleet, began } => {
+                if self.head.fleet.is_none() {
+                    (self.head.fleet, self.head.began) = (Some(fleet.clone()), Some(*began));
+                }
+                if let Some(began) = &mut self.head.began {
+                    began.anew = false;
+                }
             }
             LedgerChange::Intend { .. }
             | LedgerChange::Launched { .. }

@@ -45,6 +45,9 @@ pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
 /// The device plugin's order.
 pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 
+/// What the name of every entry begins with that we write into the files of mig-manager and the device plugin.
+pub const ENTRY: &str = "tw-";
+
 /// The order that a node carries: how it is to be cut, and how its device plugin shows that.
 pub fn cut_order(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let carried = |key: &str| labels.get_key_value(key).map(|(key, value)| (key.clone(), value.clone()));

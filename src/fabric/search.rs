@@ -4,23 +4,29 @@
 //! way, for as long as it is told to; what is worth less than before is undone. The same problem gives the same
 //! placement: chance comes from a fixed seed, and effort is counted in steps and not in time.
 
+use std::collections::BTreeMap;
+
 use super::exact;
 use super::insert::{Scratch, Style, insert, insert_but, insert_own};
 use super::problem::{Freedom, Problem, Score};
-use super::state::{Share, State, settle};
+use super::state::{Share, State, settle, total};
 use super::tree::number;
 
 /// Leaves and shares that are looked at, in all: on a fleet of up to so many leaves, and on a larger one, which gets
 /// a little worse a placement in a tenth of the time.
-const WORK: usize = 24_000_000;
+const WORK: usize = 96_000_000;
 const MANY_LEAVES: usize = 200;
 const WORK_OF_MANY: usize = 1_000_000;
-/// How often a few pools are put back in another way, at least and at most.
-const TRIES: (usize, usize) = (150, 40_000);
+/// How often a few pools are put back in another way, at least and at most; and how often for each two of them.
+const TRIES: (usize, usize) = (150, 160_000);
+const TRIES_FOR_TWO: usize = 256;
 /// And how often without anything better coming of it.
-const STALE: usize = 6_000;
-/// One in so many changes that cost a little more is kept for a while.
+const STALE: usize = 24_000;
+const STALE_FOR_TWO: usize = 64;
+/// One in so many changes that cost one more is kept for a while, one in so many of these that cost two more, and so on.
 const BACK: usize = 16;
+/// One in so many tries where everybody has nodes already: little pays for a move.
+const OF_THOSE_THAT_STAY: usize = 8;
 /// Leaves and shares that are looked at for larger free slots, once crossings are as few as can be had; and how often
 /// pools are put back for it, for each two of those that are new.
 const WORK_FOR_SLOTS: usize = 100_000;
@@ -84,7 +90,7 @@ fn adopt(state: &mut State<'_>, shares: &[Share]) {
 pub fn begin<'a>(problem: &'a Problem<'a>, scratch: &mut Scratch) -> State<'a> {
     let mut empty = State::new(problem);
     let keep = Style { keep: true, ..Style::default() };
-    let orders = [by_scarcity(&empty), by_size(problem)];
+    let orders = [by_scarcity(&empty), by_size(problem), (0..problem.pools.len()).collect()];
     // Everybody keeps what they have before anybody gets more.
     for pool in by_size(problem) {
         if !empty.own[pool].is_empty() {
@@ -93,11 +99,16 @@ pub fn begin<'a>(problem: &'a Problem<'a>, scratch: &mut Scratch) -> State<'a> {
     }
     let mut best: Option<State<'a>> = None;
     for (at, order) in orders.iter().enumerate() {
-        if at > 0 && orders[at] == orders[0] {
+        if orders[..at].contains(order) {
             continue;
         }
-        let slots = (at == 0).then_some(Style { slots: true, ..keep });
-        for style in [keep, Style { small: true, ..keep }].into_iter().chain(slots) {
+        let styles: &[Style] = match at {
+            0 => &[keep, Style { small: true, ..keep }, Style { slots: true, ..keep }],
+            1 => &[keep, Style { small: true, ..keep }],
+            // As they come, each to the largest, as others do it: what is found is not to be worse.
+            _ => &[Style { largest: true, ..keep }],
+        };
+        for &style in styles {
             let mut state = empty.clone();
             order.iter().for_each(|pool| insert(&mut state, *pool, style, scratch));
             if best.as_ref().is_none_or(|best| state.score() < best.score()) {
@@ -134,11 +145,14 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
         adopt(&mut state, &shares);
         return state;
     }
-    let alone = alone(&state, scratch);
+    let alone = alone(&state);
     let entries: usize = state.shares.iter().map(Vec::len).sum();
     let work = state.problem.tree.leaves() * 3 + entries;
     let most = if state.problem.tree.leaves() > MANY_LEAVES { WORK_OF_MANY } else { WORK };
-    let tries = (most / work.max(1)).clamp(TRIES.0, TRIES.1);
+    let pairs = alone.len() * alone.len();
+    let part = if stays(&state) { OF_THOSE_THAT_STAY } else { 1 };
+    let tries = (most / work.max(1)).clamp(TRIES.0, TRIES.1).min(TRIES_FOR_TWO * pairs) / part;
+    let stale = STALE.min(STALE_FOR_TWO * pairs) / part;
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut score = state.score();
     let mut best: (Score, Vec<Share>) = (score, state.shares.clone());
@@ -148,7 +162,7 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
         let unhappy: Vec<usize> = (0..alone.len())
             .filter(|pool| state.cost(*pool) > alone[*pool] || state.placed(*pool) < state.problem.pools[*pool].nodes)
             .collect();
-        if unhappy.is_empty() || since > STALE {
+        if unhappy.is_empty() || since > stale {
             break;
         }
         let out = ruin(&state, &unhappy, &mut dice);
@@ -158,8 +172,9 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
         }
         let new = state.score();
         // A step back now and then leads out of where no single step helps.
-        let is_near = (new.unplaced, new.shared) == (score.unplaced, score.shared) && new.cost <= score.cost + 1;
-        let is_better = new <= score || (is_near && dice.below(BACK) == 0);
+        let back = dice.steps_back();
+        let is_near = (new.unplaced, new.shared) == (score.unplaced, score.shared) && new.cost <= score.cost + back;
+        let is_better = new <= score || (is_near && back > 0);
         if !is_better || !exact::keeps_orders(&state) {
             out.iter().for_each(|pool| drop(state.strip(*pool)));
             out.iter().zip(&before).for_each(|(pool, share)| state.put(*pool, share));
@@ -220,21 +235,44 @@ fn widen(state: &mut State<'_>, dice: &mut Dice, work: usize, scratch: &mut Scra
     adopt(state, &best.1);
 }
 
-/// By pool: what it would cost if it had all to itself.
-fn alone(state: &State<'_>, scratch: &mut Scratch) -> Vec<u64> {
-    let mut empty = state.clone();
-    for pool in 0..state.shares.len() {
-        empty.strip(pool);
-    }
-    let mut costs = Vec::new();
-    for pool in 0..state.shares.len() {
-        insert(&mut empty, pool, Style::default(), scratch);
-        let least = empty.cost(pool) - empty.moves(pool) * state.problem.prices.moving;
-        costs.push(least);
-        empty.strip(pool);
-        empty.weigh(pool);
-    }
-    costs
+/// Whether everybody has nodes already, and each that moves costs something.
+fn stays(state: &State<'_>) -> bool {
+    let has = |(own, pool): (&Share, &super::Ask)| total(own) >= pool.nodes;
+    state.problem.prices.moving > 0 && state.own.iter().zip(&state.problem.pools).all(has)
+}
+
+/// By pool: what it would cost at least if it had all to itself, which no placement is below.
+fn alone(state: &State<'_>) -> Vec<u64> {
+    let mut rooms: BTreeMap<&[bool], Vec<Vec<u32>>> = BTreeMap::new();
+    let least = state.problem.pools.iter().zip(&state.fixed).map(|(pool, fixed)| {
+        let largest = rooms.entry(&pool.suits).or_insert_with(|| largest_rooms(state, &pool.suits));
+        let fixed = state.fragments(fixed);
+        let of_level = |(level, sums): (usize, &Vec<u32>)| {
+            let domains = sums.partition_point(|sum| *sum < pool.nodes) as u64 + 1;
+            let domains = domains.min(sums.len() as u64).max(u64::from(fixed[level]));
+            domains.saturating_sub(1) * state.problem.weight(pool, level)
+        };
+        largest.iter().enumerate().map(of_level).sum()
+    });
+    least.collect()
+}
+
+/// By level: how many hosts of these classes the largest domain has, the two largest, and so on.
+fn largest_rooms(state: &State<'_>, suits: &[bool]) -> Vec<Vec<u32>> {
+    let sums = state.problem.tree.above.iter().zip(&state.problem.tree.domains).map(|(above, domains)| {
+        let mut rooms = vec![0; domains.len()];
+        for group in state.groups.iter().filter(|group| suits[group.class as usize]) {
+            rooms[above[group.leaf as usize] as usize] += group.size;
+        }
+        rooms.sort_unstable_by_key(|room| std::cmp::Reverse(*room));
+        let mut sum = 0;
+        rooms.iter_mut().for_each(|room| {
+            sum += *room;
+            *room = sum;
+        });
+        rooms
+    });
+    sums.collect()
 }
 
 /// An unhappy pool and a few others, in the order in which they are put back.
@@ -278,6 +316,15 @@ impl Dice {
     fn style(&mut self) -> Style {
         let (keep, largest, small) = (self.below(4) == 0, self.below(3) == 0, self.below(2) == 0);
         Style { keep, largest, small, slots: false }
+    }
+
+    /// Mostly none.
+    fn steps_back(&mut self) -> u64 {
+        let mut steps = 0;
+        while self.below(BACK) == 0 {
+            steps += 1;
+        }
+        steps
     }
 
     fn below(&mut self, most: usize) -> usize {

@@ -12,7 +12,7 @@ pub enum Cloud {
     /// The embedded simulator: no account is needed.
     Sim(Nothing),
     /// Amazon EC2.
-    Aws(AwsCloud),
+    Aws(Box<AwsCloud>),
     /// No cloud: the nodes exist already and are claimed by pools with `existing` capacity.
     None(Nothing),
 }
@@ -32,10 +32,16 @@ pub struct AwsCloud {
     /// The 12-digit account id, in quotes.
     #[schemars(extend("x-tidewright-format" = "accountId"))]
     pub account_id: String,
-    /// Another endpoint than AWS's own: a private one, or `tidewright sim serve`.
+    /// Another endpoint than AWS's own, for all services together: `tidewright sim serve`, or a gateway to all of them.
+    /// Absent: what the SDK finds (`AWS_ENDPOINT_URL_EC2`, `AWS_ENDPOINT_URL`, `endpoint_url` of the profile), else AWS's
+    /// own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "url"))]
     pub endpoint_url: Option<String>,
+    /// Endpoints of single services, such as interface endpoints of a VPC without private DNS. Each goes before
+    /// `endpointUrl`.
+    #[serde(default, skip_serializing_if = "Endpoints::is_empty")]
+    pub endpoint_urls: Endpoints,
     /// The EKS cluster that launched nodes join.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eks: Option<Eks>,
@@ -43,6 +49,38 @@ pub struct AwsCloud {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "url"))]
     pub queue_url: Option<String>,
+}
+
+/// Where single services are asked.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Endpoints {
+    /// Of EC2: instances, reservations, launch templates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "url"))]
+    pub ec2: Option<String>,
+    /// Of EKS, which says how nodes join.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "url"))]
+    pub eks: Option<String>,
+    /// Of SQS, which holds notices of interruption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "url"))]
+    pub sqs: Option<String>,
+    /// Of SSM, which knows images by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "url"))]
+    pub ssm: Option<String>,
+    /// Of STS, which says whose account it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-tidewright-format" = "url"))]
+    pub sts: Option<String>,
+}
+
+impl Endpoints {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The EKS cluster that launched nodes join.

@@ -14,7 +14,9 @@ use super::draft::{Course, Draft};
 use super::reservations::{Located, Wanted};
 use super::steps::{course, step};
 use super::types::{Consent, Offer, Reason, WaitingOn};
-use crate::effect::{Action, Amount, CloudAction, Effects, LedgerChange, Outcome, Purchase, PurchaseRequest, Verb};
+use crate::effect::{
+    Action, Amount, CloudAction, Effects, Fact, LedgerChange, Outcome, Purchase, PurchaseRequest, Verb,
+};
 use crate::fleet::reservation::{Approval, BlockWindow, Manage};
 use crate::fleet::standing::BlockSpec;
 use crate::ids::{OfferingId, ReservationId, ReservationName};
@@ -299,7 +301,7 @@ impl<'a> Buying<'a> {
                 }
                 match self.mismatch(wanted, offer) {
                     Some(why) => person(format!("{} is not what the document asks for: {why}", offer.id)),
-                    None => Ok(offer),
+                    None => unsold(wanted, offer),
                 }
             }
             Approval::Mandate(mandate) => {
@@ -317,7 +319,7 @@ impl<'a> Buying<'a> {
                     .filter(|offer| !taken.contains_key(&offer.id));
                 let cheapest = fits.min_by(|a, b| (a.fee, a.start, &a.id).cmp(&(b.fee, b.start, &b.id)));
                 let what = format!("an offer that matches, up to ${}", mandate.up_to_usd.min(self.max));
-                cheapest.ok_or(WaitingOn::Capacity { what, retry: None })
+                cheapest.ok_or(WaitingOn::Capacity { what, retry: None }).and_then(|offer| unsold(wanted, offer))
             }
         }
     }
@@ -404,6 +406,10 @@ impl<'a> Buying<'a> {
         let amount = Amount { usd_upfront: offer.fee, ..Amount::count(offer.nodes) };
         one.effects = Effects::one(Verb::Purchase, on.clone(), amount);
         one.consent = Consent::Asked;
+        // Whoever carries this out may be late.
+        if let Some(Approval::Mandate(mandate)) = self.approval {
+            one.requires.push(Fact::Before(mandate.expires.0));
+        }
         course(&on, format!("{what}: {} for ${}", offer.id, offer.fee), &reason, vec![one])
     }
 }
@@ -422,6 +428,20 @@ fn taken(wanted: &Wanted<'_>, draft: &Draft) -> Taken {
     let requests = ordered.map(|purchase| &purchase.intent.request).chain(planned);
     let others = requests.filter(|request| request.reservation != *wanted.name);
     others.map(|request| (request.offering.clone(), request.reservation.clone())).collect()
+}
+
+/// An offer is sold once. One that a block which is there was made of is still listed for a while, and whose that block
+/// is, only a person knows: it may be this one, bought when we had another memory.
+fn unsold<'o>(wanted: &Wanted<'_>, offer: &'o OfferingSeen) -> Result<&'o OfferingSeen, WaitingOn> {
+    let mut all = wanted.input.observed.cloud.reservations.seen().iter();
+    let is_its =
+        |seen: &ReservationSeen| seen.offering.as_ref() == Some(&offer.id) && seen.state != ReservationState::Ended;
+    let Some((id, _)) = all.find(|(_, seen)| is_its(seen)) else { return Ok(offer) };
+    let offering = &offer.id;
+    Err(WaitingOn::Person(format!(
+        "{id} was bought with {offering}: where it is this block, name it (`id: {id}`), and it is adopted; else approve \
+         another offering"
+    )))
 }
 
 /// What the ledger knows of purchases of this block, or of more time for it.

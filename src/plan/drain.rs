@@ -156,14 +156,14 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
         return Drain::Partly { steps: made.steps, waiting_on };
     }
     if !idle || !settled {
-        if ends.is_empty() {
-            ends.extend(cordoned);
-        }
+        // Where nobody is told to go, who came since would be waited for in vain: it is for the next plan.
+        let requires = if ends.is_empty() { holds } else { vec![] };
+        ends.extend(cordoned.filter(|_| !requires.is_empty()));
         let grace = view.harm.pods_on(node).iter().map(|pod| u64::from(pod.grace_secs)).max().unwrap_or(0);
         let fact = if given_up { Fact::GivenUp(node.clone()) } else { Fact::Empty(node.clone()) };
         let action = Action::Await(fact);
         made.last = None;
-        made.push(step_id("empty", node, generation), action, vec![], (1, 30 + grace));
+        made.push(step_id("empty", node, generation), action, requires, (1, 30 + grace));
         if let Some(step) = made.steps.last_mut() {
             step.after = ends;
         }

@@ -18,7 +18,7 @@ use crate::fleet::standing::{HealthSpec, TideSpec};
 use crate::ids::{Digest, NodeName, PoolName, StepId, TideName};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Gap, ObjectKind};
-use removals::{Come, Removals, is_counted};
+use removals::{Come, Removals, goes_along, is_counted};
 pub use removals::{ending_anyway, is_removal};
 
 /// The limit that removals by choice count against.
@@ -39,7 +39,7 @@ pub fn pass(view: &View<'_>, kept: &Kept, draft: &mut Draft) -> Vec<Thing> {
     let mut waits = waits(view, &mut removals, &shrink, &mut courses, first_fresh);
     still_kept(kept, &courses[first_fresh..], &mut waits[first_fresh..]);
     note_kept(&courses[first_fresh..], &waits[first_fresh..], draft);
-    let mut come = Come::default();
+    let (mut come, mut frozen) = (Come::default(), BTreeMap::new());
     for (mut course, waiting_on) in courses.into_iter().zip(waits) {
         if course.has_deadline && is_frozen(view) {
             without_successor(&mut course);
@@ -47,6 +47,9 @@ pub fn pass(view: &View<'_>, kept: &Kept, draft: &mut Draft) -> Vec<Thing> {
         let effects = come.passes(&course);
         match waiting_on {
             Some(waiting_on) => {
+                if matches!(waiting_on, WaitingOn::Frozen(_)) {
+                    frozen.extend(course.steps.iter().map(|step| (step.id.clone(), waiting_on.clone())));
+                }
                 let mut held = course.held(waiting_on);
                 held.effects.add(&effects);
                 draft.held.push(held);
@@ -54,11 +57,23 @@ pub fn pass(view: &View<'_>, kept: &Kept, draft: &mut Draft) -> Vec<Thing> {
             None => draft.courses.push(course),
         }
     }
+    behind_a_freeze(&frozen, &mut draft.held);
     left_out
 }
 
-/// What each course waits on. Of those that are not begun, the nodes that nobody uses have the first claim on the hour, and
-/// then the narrowest gangs: work that has to move finds new nodes, and moves once.
+/// What comes after a step that a freeze holds is held by the freeze: nobody should look for a step that is not there.
+fn behind_a_freeze(frozen: &BTreeMap<StepId, WaitingOn>, held: &mut [Held]) {
+    for one in held {
+        if let WaitingOn::Step(step) = &one.waiting_on
+            && let Some(freeze) = frozen.get(step)
+        {
+            one.waiting_on = freeze.clone();
+        }
+    }
+}
+
+/// What each course waits on. Of those that are not begun, what is emptied anyway has the first claim on the hour, then the
+/// nodes that nobody uses, and then the narrowest gangs: work that has to move finds new nodes, and moves once.
 fn waits(
     view: &View<'_>,
     removals: &mut Removals,
@@ -77,7 +92,10 @@ fn waits(
     let stopped = removals.ties.stopped(courses, stops);
     let mut order: Vec<usize> = (0..courses.len()).collect();
     let moves_work = |course: &Course| is_counted(course) && !course.disruption().is_none();
-    order[first_fresh..].sort_by_cached_key(|at| (moves_work(&courses[*at]), removals.ties.width(&courses[*at])));
+    order[first_fresh..].sort_by_cached_key(|at| {
+        let course = &courses[*at];
+        (!goes_along(course), moves_work(course), removals.ties.width(course))
+    });
     let mut breakers: BTreeMap<PoolName, OutForHealth> = BTreeMap::new();
     let mut waits = vec![None; courses.len()];
     for at in order {
@@ -197,7 +215,8 @@ fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
         return None;
     }
     // What only remembers changes nothing outside, and a plan that forgets what it saw is a worse one.
-    let only_remembers = || course.steps.iter().all(|step| matches!(step.action, Action::Record(_)));
+    let notes = |step: &Step| matches!(&step.action, Action::Record(change) if change.only_notes());
+    let only_remembers = || course.steps.iter().all(notes);
     by_document(view, course).or_else(|| if only_remembers() { None } else { by_record(view, course) })
 }
 

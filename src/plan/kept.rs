@@ -41,7 +41,8 @@ pub fn more(kept: &Kept, draft: &Draft) -> Kept {
 /// turn, and where nothing can be believed nobody goes.
 pub fn leaves_room(on: &WaitingOn) -> bool {
     match on {
-        WaitingOn::Until { .. } | WaitingOn::Unread(_) | WaitingOn::Shrunk { .. } => false,
+        WaitingOn::Until { .. } | WaitingOn::Canary { .. } => false,
+        WaitingOn::Unread(_) | WaitingOn::Shrunk { .. } => false,
         WaitingOn::Budget { name, .. } => name != gates::REMOVED_PER_HOUR,
         _ => true,
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::drain::drained_at_most;
 use super::harm::gang_of;
+use super::overfull::Overfull;
 use super::rollout::Rollout;
 use super::types::{Disruption, Held, Reason, thing};
 use super::view::{PoolView, SlotView, View};
@@ -23,15 +24,21 @@ pub fn later(
     pool: &PoolView<'_>,
     wishes: &BTreeMap<&SlotId, Wish>,
     rollout: &Rollout,
+    overfull: &Overfull<'_>,
 ) -> BTreeMap<SlotId, Held> {
     let on = thing(pool.name);
     let slots: BTreeMap<&SlotId, &SlotView<'_>> = pool.slots.iter().map(|slot| (&slot.id, slot)).collect();
     let mut come = Effects::default();
     let mut held = BTreeMap::new();
+    let mut dear = overfull.dear.clone();
     for id in &rollout.order {
         let (Some(wish), Some((node, _))) = (wishes.get(id), slots.get(id).and_then(|slot| slot.node)) else {
             continue;
         };
+        // Who goes first out of a reservation that is to hold fewer finds no place in it again.
+        let left = slots[id].instance.and_then(|(_, found)| dear.get_mut(found.reservation.as_ref()?));
+        let left = left.filter(|left| **left > 0 && *wish.reason() == Reason::Outdated);
+        let is_dear = left.map(|left| *left -= 1).is_some();
         let pods = view.harm.pods_on(node);
         let singles: Vec<&PodSeen> = pods.iter().copied().filter(|pod| gang_of(pod).is_none()).collect();
         if let Some(waiting_on) = rollout.wait.get(id) {
@@ -40,7 +47,10 @@ pub fn later(
             let falls_free = !moves_work && !pods.is_empty();
             let mut effects = if falls_free { Effects::default() } else { wish.effects(&on) };
             if let (Wish::Replace { .. }, false, false) = (wish, falls_free, slots[id].is_existing()) {
-                let usd_hour = successor_costs(view, pool, slots[id], wish.reason());
+                let usd_hour = match is_dear {
+                    true => pool.spec.shape.on_demand.unwrap_or_default(),
+                    false => successor_costs(view, pool, slots[id], wish.reason()),
+                };
                 effects.add(&Effects::one(Verb::Launch, on.clone(), Amount { usd_hour, ..Amount::default() }));
             }
             let mut disruption = Disruption::default();

@@ -114,7 +114,7 @@ pub fn not_shown(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node
 }
 
 pub fn state(view: &View<'_>, slot: &SlotView<'_>, node: &NodeSeen, wanted: &LaidOut) -> CutState {
-    let ordered = wanted.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+    let ordered = wanted.is_ordered(&node.labels);
     let shows = allocatable_is(&node.allocatable, wanted);
     if !shows && is_coming(view, node, wanted) {
         return CutState::Coming;

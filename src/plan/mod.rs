@@ -4,6 +4,7 @@
 //! waits on. Not here: what an object looks like (`compile`), what Kueue will do (`queue`), any call (`provider`), a
 //! check that must hold whatever the planner does (`audit`).
 
+pub mod anew;
 pub mod blocks;
 pub mod chosen;
 pub mod cost;
@@ -29,6 +30,7 @@ pub mod others;
 pub mod overfull;
 pub mod placing;
 pub mod recut;
+pub mod removed;
 pub mod reservations;
 pub mod rollout;
 pub mod serving;
@@ -84,6 +86,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     let is_whole = input.only_node.is_none();
     input.observed.looks_only.iter().for_each(|why| draft.note(Thing::Fleet, why));
     if is_whole {
+        anew::say(input, &mut draft);
         reservations::plan(input, overfull, &mut draft);
         chosen::trades::finish(view, &mut draft);
         marks::pools(view, &mut draft);
@@ -102,7 +105,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
         marks::unanswered(view, &mut draft);
         unmet::say(input, &view.harm, &mut draft);
         ends::recommended(view, &mut draft);
-        upcoming::plan(input, &view.harm, &mut draft);
+        upcoming::plan(view, &mut draft);
     }
     let left_out = gates::pass(view, kept, &mut draft);
     chosen.couple(view, &mut draft);

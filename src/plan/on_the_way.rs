@@ -1,9 +1,10 @@
 //! A node that a tide empties, or that is emptied to be booted, moves to its new version on the way, where the roll-out
 //! would have it go now.
 //!
-//! That is no way around a roll-out: its canary, its windows, its budget and its approval hold, node by node, and what is
-//! done here is paid with that approval. Where one of them says no the node is only cut, because a tide waits for no
-//! roll-out. What comes back from a tide is only cut as well: its owner waits for it, and a launch may fail.
+//! That is no way around a roll-out: its canary, its windows, its budget, the fleet's hourly limit and its approval hold,
+//! node by node, and what is done here is paid with that approval. Where one of them says no the node is only cut, because
+//! a tide waits for no roll-out. What comes back from a tide is only cut as well: its owner waits for it, and a launch may
+//! fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,8 @@ use super::harm::gang_of;
 use super::kept::Kept;
 use super::later::successor_costs;
 use super::layout::CutState;
+use super::overfull::Overfull;
+use super::removed::{is_counted, removals};
 use super::rollout::{Hour, rollout};
 use super::slots::candidates;
 use super::steps::held;
@@ -21,17 +24,36 @@ use super::view::{PoolView, SlotView, View};
 use super::wish::{PressureOf, Wish, is_outdated};
 use crate::effect::{Amount, Effects, Verb};
 use crate::fleet::updates::When;
-use crate::ids::SlotId;
+use crate::ids::{PoolName, SlotId};
 use crate::observed::{Market, PodSeen};
+
+/// What the slots of a pool need.
+pub type Wishes<'s> = BTreeMap<&'s SlotId, Wish>;
+
+/// How many nodes may still be removed by choice within the hour, beside those whose removal was begun. What goes along
+/// takes of that here and is held nowhere else: a tide waits for no limit, so where nothing is left it only cuts.
+pub fn room(view: &View<'_>, wishes: &BTreeMap<&PoolName, Wishes<'_>>) -> usize {
+    let begun = view.slots().filter(|(_, slot)| slot.mark.is_some() && !slot.is_existing());
+    let begun = begun.filter(|(pool, slot)| {
+        let wish = wishes.get(pool.name).and_then(|wishes| wishes.get(&slot.id));
+        wish.is_some_and(Wish::gives_up_by_choice) && !is_counted(view, pool, slot)
+    });
+    let allowed = usize::try_from(view.standing.limits.nodes_removed_per_hour).unwrap_or(usize::MAX);
+    allowed.saturating_sub(removals(view.input).len() + begun.count())
+}
 
 pub fn update<'s, 'a>(
     view: &View<'a>,
     pool: &'s PoolView<'a>,
-    wishes: &mut BTreeMap<&'s SlotId, Wish>,
+    wishes: &mut Wishes<'s>,
+    overfull: &Overfull<'_>,
     kept: &Kept,
     hour: &Hour,
+    room: &mut usize,
 ) {
-    let along: Vec<&SlotView<'_>> = pool.slots.iter().filter(|slot| goes_along(view, pool, slot, wishes)).collect();
+    let has_place = |slot: &SlotView<'_>| !overfull.is_left(slot);
+    let along = pool.slots.iter().filter(|slot| goes_along(view, pool, slot, wishes) && has_place(slot));
+    let along: Vec<&SlotView<'_>> = along.collect();
     if along.is_empty() {
         return;
     }
@@ -45,6 +67,10 @@ pub fn update<'s, 'a>(
     let mut left: Vec<Effects> = approvals.map(|opened| opened.left.without(&promised)).collect();
     for slot in along.into_iter().filter(|slot| !waiting.contains(&slot.id)) {
         let Some(moves) = wishes.get(&slot.id).map(|wish| wish.clone().with_update()) else { continue };
+        let takes = usize::from(!is_counted(view, pool, slot));
+        if takes > *room {
+            continue;
+        }
         let effects = moves.effects(&thing(pool.name));
         match left.iter_mut().find(|left| effects.within(left).is_ok()) {
             // What falls free moves by itself, and asks nobody.
@@ -52,12 +78,13 @@ pub fn update<'s, 'a>(
             Some(left) => *left = left.without(&effects),
             None => continue,
         }
+        *room -= takes;
         wishes.insert(&slot.id, moves);
     }
 }
 
 /// Whether a node is about to be lent or booted, and not as its pool now wants it. In a reservation its place is free for
-/// the next one; on demand nobody knows whether there is another.
+/// the next one, unless that is to hold fewer; on demand nobody knows whether there is another.
 fn goes_along(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, wishes: &BTreeMap<&SlotId, Wish>) -> bool {
     let is_emptied = matches!(
         wishes.get(&slot.id),

@@ -20,6 +20,8 @@ use crate::observed::{InstanceSeen, InstanceState, ReservationSeen, ReservationS
 pub struct Overfull<'a> {
     /// Slots whose node moves to another source, with the reservation that it leaves.
     pub moves: BTreeMap<SlotId, &'a ReservationName>,
+    /// How many of those that are replaced anyway find no place there again, and cost by the hour from then on.
+    pub dear: BTreeMap<ReservationId, u32>,
     of: BTreeMap<ReservationId, Leaving>,
 }
 
@@ -48,23 +50,34 @@ impl<'a> Overfull<'a> {
         self.of.get(id).cloned().unwrap_or_default()
     }
 
+    /// Whether a slot's node stands in a reservation that is too full: its place is not given again.
+    pub fn is_left(&self, slot: &SlotView<'_>) -> bool {
+        slot.instance.and_then(|(_, seen)| seen.reservation.as_ref()).is_some_and(|id| self.of.contains_key(id))
+    }
+
     fn leave(&mut self, view: &View<'a>, name: &'a ReservationName, id: &ReservationId, too_many: u32) -> Leaving {
         let inside = |seen: &InstanceSeen| seen.reservation.as_ref() == Some(id);
         let instances = view.input.observed.cloud.instances.seen().values().filter(|seen| inside(seen));
         let dying: Vec<&InstanceSeen> = instances.filter(|seen| seen.state == InstanceState::ShuttingDown).collect();
         let stands = |slot: &SlotView<'_>| slot.instance.is_some_and(|(_, seen)| inside(seen) && seen.state.serves());
-        let (mut slots, mut may) = (Vec::new(), Vec::new());
+        let (mut slots, mut may, mut replaced) = (Vec::new(), Vec::new(), 0);
         for (pool, slot) in view.slots().filter(|(_, slot)| stands(slot)) {
             match wish(view, pool, slot) {
                 _ if slot.part.is_none() => slots.push(slot.id.clone()),
-                Some(Wish::Remove { .. } | Wish::Replace { .. }) => slots.push(slot.id.clone()),
+                Some(Wish::Remove { .. }) => slots.push(slot.id.clone()),
+                Some(Wish::Replace { .. }) => {
+                    replaced += u32::from(goes_on(pool, name));
+                    slots.push(slot.id.clone());
+                }
                 None | Some(Wish::Dress { .. } | Wish::Free) if slot.body == Body::Serving && goes_on(pool, name) => {
                     may.push(slot);
                 }
                 _ => {}
             }
         }
-        let more = too_many.saturating_sub(u32::try_from(slots.len() + dying.len()).unwrap_or(u32::MAX));
+        let leaves = u32::try_from(slots.len() + dying.len()).unwrap_or(u32::MAX);
+        let more = too_many.saturating_sub(leaves);
+        self.dear.insert(id.clone(), too_many.saturating_sub(leaves - replaced).min(replaced));
         may.sort_by_cached_key(|slot| (missed(view, slot), std::cmp::Reverse(slot.id.clone())));
         may.truncate(usize::try_from(more).unwrap_or(usize::MAX));
         self.moves.extend(may.iter().map(|slot| (slot.id.clone(), name)));

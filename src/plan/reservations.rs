@@ -332,7 +332,8 @@ impl<'a> Wanted<'a> {
     }
 
     /// A reservation that has used the next token, or the name, of this one: whatever was ever seen with a tag has. So has
-    /// one of our kin while it lives. A block is bought once, whatever became of it.
+    /// one of our kin while it lives. A block is bought once, whatever became of it, and whomever the tag of one that lives
+    /// names: a cluster that was built anew gives the fleet another identity, and no kin.
     pub fn spent(&self) -> Option<String> {
         let (next, ours) = (self.generation(), fleet(self.input));
         let mut all = self.input.observed.cloud.reservations.seen().iter();
@@ -340,7 +341,8 @@ impl<'a> Wanted<'a> {
             let tag = seen.tag.as_ref().filter(|tag| tag.reservation == *self.name)?;
             let lives = seen.state != ReservationState::Ended;
             let used = tag.fleet == *ours && (tag.generation >= next || seen.block);
-            let is_spent = used || (lives && (tag.fleet == *ours || is_kin(ours, &tag.fleet)));
+            let is_block = seen.block && matches!(self.spec.terms, TermsSpec::Block(_));
+            let is_spent = used || (lives && (tag.fleet == *ours || is_kin(ours, &tag.fleet) || is_block));
             is_spent.then_some((id, tag))
         })?;
         Some(if tag.fleet == *ours {

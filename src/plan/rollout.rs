@@ -5,6 +5,7 @@
 //! has to move finds new ones. With `when: idle` a node goes when it is empty, and nobody is touched. What cannot end
 //! while a window is open is not begun in it.
 
+mod canary;
 mod estimate;
 mod users;
 
@@ -14,7 +15,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::harm::{Gang, gang_of};
 use super::kept::{self, Kept};
-use super::layout::is_order;
 use super::types::{Reason, WaitingOn};
 use super::view::{Body, PoolView, SlotView, View};
 use super::wish::EXCHANGE;
@@ -22,6 +22,7 @@ use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
 use crate::ids::SlotId;
 use crate::units::Duration;
+use canary::Canaries;
 pub use estimate::Hour;
 use estimate::{Pace, estimate, may_take};
 use users::Users;
@@ -52,10 +53,12 @@ pub struct Rollout {
 pub struct Candidates<'s, 'a> {
     /// They want to move.
     pub want: Vec<&'s SlotView<'a>>,
-    /// They are as wanted already.
-    pub moved: Vec<&'s SlotView<'a>>,
     /// They go out of service for another reason.
     pub leaving: Vec<(&'s SlotView<'a>, &'s Reason)>,
+    /// Those of them that are replaced: the next one is as wanted now.
+    pub replaced: Vec<(&'s SlotView<'a>, &'s Reason)>,
+    /// Nodes that are sick, with what of.
+    pub sick: BTreeMap<&'s SlotId, String>,
     /// Those of the first whose machine is given up for another.
     pub removed: BTreeSet<&'s SlotId>,
     /// Nodes that are known to wait.
@@ -69,8 +72,9 @@ type Unit<'s, 'a> = Vec<&'s SlotView<'a>>;
 pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 'a>, hour: &mut Hour) -> Rollout {
     let mut out = Rollout::default();
     // What was begun goes on, whatever the clock says now, with all that a gang ties to it: half a change is worse than
-    // either end. A node that was never let in is nobody's loss.
-    let goes_on = |slot: &&SlotView<'_>| is_begun(slot) || is_away(slot);
+    // either end. A node that was never let in is nobody's loss, where nobody wants to see how one does first.
+    let has_canary = pool.spec.updates.canary.is_some();
+    let goes_on = |slot: &&SlotView<'_>| is_begun(slot) || (is_away(slot) && !has_canary);
     let units = units(view, pool.spec.updates.when, &slots.want);
     let (begun, fresh): (Vec<Unit<'_, '_>>, Vec<Unit<'_, '_>>) =
         units.into_iter().partition(|unit| unit.iter().any(goes_on));
@@ -80,7 +84,7 @@ pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 
         return out;
     }
     let mut turn = Turn::new(view, pool, slots, &begun);
-    let pace = Pace { used: turn.users.count(), canary: &turn.canary, removed: &slots.removed };
+    let pace = Pace { used: turn.users.count(), canaries: &turn.canaries, removed: &slots.removed };
     out.done_by = estimate(view, pool, &fresh, &pace, hour);
     for unit in &fresh {
         if unit.len() > turn.allowed.max(1) {
@@ -111,9 +115,7 @@ fn ids(unit: &Unit<'_, '_>) -> Vec<SlotId> {
 struct Turn<'t, 'a> {
     view: &'t View<'a>,
     pool: &'t PoolView<'a>,
-    canary: Canary,
-    /// How many more may be tried as canaries.
-    canaries: usize,
+    canaries: Canaries,
     /// How many nodes may be out of service at once, and which are.
     allowed: usize,
     users: Users,
@@ -129,13 +131,11 @@ impl<'t, 'a> Turn<'t, 'a> {
         begun: &[Unit<'_, '_>],
     ) -> Turn<'t, 'a> {
         let going: BTreeSet<&SlotId> = begun.iter().flatten().map(|slot| &slot.id).collect();
-        let canary = Canary::new(view, pool, &slots.moved, &going);
         let alone = going.is_empty() && !pool.slots.iter().any(|slot| is_moving(view, pool, slot));
         Self {
             view,
             pool,
-            canaries: canary.left(),
-            canary,
+            canaries: Canaries::new(view, pool, slots, begun),
             allowed: usize::try_from(pool.spec.updates.max_unavailable).unwrap_or(usize::MAX),
             users: Users::new(pool, begun, &slots.leaving),
             alone,
@@ -146,7 +146,7 @@ impl<'t, 'a> Turn<'t, 'a> {
     fn stops(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
         self.closed(unit)
             .or_else(|| self.idle(unit))
-            .or_else(|| self.canary.stops(self.pool, unit.len(), self.canaries, self.alone, &self.users))
+            .or_else(|| self.canaries.stops(self.pool, unit, self.alone))
             .or_else(|| self.budget(unit))
     }
 
@@ -154,7 +154,7 @@ impl<'t, 'a> Turn<'t, 'a> {
     fn takes(&mut self, unit: &Unit<'_, '_>) {
         unit.iter().for_each(|slot| self.users.goes(slot));
         self.alone = false;
-        self.canaries = self.canaries.saturating_sub(unit.len());
+        self.canaries.takes(unit);
     }
 
     /// Outside the windows nothing is begun, and in them nothing that does not end before they close.
@@ -211,57 +211,6 @@ impl<'t, 'a> Turn<'t, 'a> {
                 WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by }
             }
         })
-    }
-}
-
-/// The nodes that go first and are watched, and how far they are.
-struct Canary {
-    /// How many go first; none without a canary.
-    first: usize,
-    /// Those that are new, or on their way.
-    tried: usize,
-    /// All that go first are there.
-    stands: bool,
-    /// Until when they are watched.
-    watch: Option<Timestamp>,
-}
-
-impl Canary {
-    fn new(view: &View<'_>, pool: &PoolView<'_>, moved: &[&SlotView<'_>], go: &BTreeSet<&SlotId>) -> Self {
-        let canary = pool.spec.updates.canary.as_ref();
-        let first = canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
-        let moved: Vec<&SlotView<'_>> = moved.iter().copied().filter(|slot| !is_away(slot)).collect();
-        // What is away comes back as it is wanted: it is being tried.
-        let coming = pool.slots.iter().filter(|slot| slot.part.is_some() && is_away(slot) && slot.generation() > 0);
-        let coming = coming.filter(|slot| !go.contains(&slot.id));
-        let tried = moved.len() + go.len() + coming.count();
-        let watch = canary.and_then(|canary| watched(view, canary.r#for.signed(), &moved, first));
-        Self { first, tried, stands: moved.len() >= first, watch }
-    }
-
-    /// How many are still to be tried.
-    fn left(&self) -> usize {
-        self.first.saturating_sub(self.tried)
-    }
-
-    /// Why so many nodes may not go now, where `left` more may be tried.
-    fn stops(&self, pool: &PoolView<'_>, nodes: usize, left: usize, alone: bool, users: &Users) -> Option<WaitingOn> {
-        let (name, allowed) = (CANARY.to_string(), narrow(self.first));
-        let budget = |used| Some(WaitingOn::Budget { name, allowed, used: narrow(used), by: users.words() });
-        if self.first == 0 {
-            None
-        } else if self.tried < self.first {
-            if nodes > left && !alone { budget(self.first - left) } else { None }
-        } else if !self.stands {
-            // The canaries are on their way: there is nothing to watch yet.
-            budget(self.first)
-        } else {
-            self.watch.map(|at| WaitingOn::Until {
-                at,
-                why: format!("the canary of pool/{} is watched so long", pool.name),
-                remedy: Some(format!("to go on earlier, shorten updates.canary.for of pool/{}", pool.name)),
-            })
-        }
     }
 }
 
@@ -325,19 +274,6 @@ fn units<'s, 'a>(view: &View<'_>, when: When, slots: &[&'s SlotView<'a>]) -> Vec
         (unit.iter().all(is_open), unit.iter().any(is_used), unit.len(), unit[0].id.clone())
     });
     units
-}
-
-/// Until when the canaries are watched; none once that is over.
-fn watched(view: &View<'_>, length: SignedDuration, moved: &[&SlotView<'_>], first: usize) -> Option<Timestamp> {
-    let since = |slot: &&SlotView<'_>| {
-        let cut = slot.record?.remedies.iter().filter(|one| is_order(one)).map(|one| one.at).max();
-        cut.max(slot.record?.launched)
-    };
-    let mut since: Vec<Timestamp> = moved.iter().filter_map(since).collect();
-    since.sort_unstable();
-    let last = since.get(first.checked_sub(1)?).or_else(|| since.last())?;
-    let until = last.checked_add(length).ok()?;
-    (until > view.now).then_some(until)
 }
 
 fn narrow(count: usize) -> u32 {

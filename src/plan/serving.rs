@@ -10,11 +10,12 @@ use super::ends;
 use super::later::successor_costs;
 use super::launch::{self, Supply};
 use super::layout;
+use super::removed::is_counted;
 use super::slots::{Shared, hold, push, standing};
 use super::steps::held;
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
-use super::wish::{Wish, cut_wish};
+use super::wish::{Wish, cut_wish, is_outdated, moves_on};
 use crate::effect::{
     Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Treated, Verb, is_silent,
 };
@@ -118,8 +119,12 @@ pub fn serving(
     if partly.is_none() {
         tail(view, pool, slot, node, wish, &mut made, next);
     }
-    if wish.is_on_the_way() && pool.spec.updates.when == When::Drain {
-        made.steps.iter_mut().filter(|step| moves_machine(step)).for_each(|step| step.consent = Consent::Given);
+    if wish.is_on_the_way() {
+        for step in made.steps.iter_mut().filter(|step| moves_machine(step)) {
+            // Who empties it needs nobody's word; that it moves is the roll-out's, and counts as such.
+            step.urgency = Urgency::Chosen;
+            step.consent = if pool.spec.updates.when == When::Drain { Consent::Given } else { step.consent };
+        }
     }
     let course = Course {
         on: on.clone(),
@@ -188,22 +193,32 @@ fn successor(
     Some(shared.room.supply(view, pool, slot, freed, is_sick))
 }
 
-/// A node that a person or its health keeps out of service is not cut anew: whoever counts on that is told for whom it
-/// waits.
+/// A node that a person or its health keeps out of service is neither cut anew nor moved to a new version: whoever counts
+/// on that is told for whom it waits.
 fn kept_out(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, draft: &mut Draft) {
-    let head = &view.input.ledger.head;
-    let who = match (head.quarantined.get(node), head.drains.get(node)) {
-        (Some(kept), _) => format!("{node} is in quarantine ({}: {}): tidewright return {node}", kept.by, kept.reason),
-        (None, Some(kept)) => format!("{node} is kept empty ({}: {}): tidewright undrain {node}", kept.by, kept.reason),
-        (None, None) => return,
-    };
-    let Some(cut) = cut_wish(view, pool, slot) else { return };
-    let wanted = match cut.reason() {
+    let Some(who) = kept_by(view, node) else { return };
+    let outdated = || is_outdated(view, pool, slot).then(|| moves_on(pool));
+    let Some(wish) = cut_wish(view, pool, slot).or_else(outdated) else { return };
+    let wanted = match wish.reason() {
         Reason::Lent { tide, to } => format!("lend {node} of {} to {to} by {tide}", slot.id),
         Reason::Returning { tide, .. } => format!("have {node} of {} back from {tide}", slot.id),
-        _ => cut.sentence(&slot.id, node),
+        _ => wish.sentence(&slot.id, node),
     };
-    hold(draft, &thing(pool.name), wanted, cut.reason().clone(), WaitingOn::Person(who));
+    hold(draft, &thing(pool.name), wanted, wish.reason().clone(), WaitingOn::Person(who));
+}
+
+/// Who keeps a node out of service until somebody says otherwise, and how to say it.
+pub fn kept_by(view: &View<'_>, node: &NodeName) -> Option<String> {
+    let head = &view.input.ledger.head;
+    match (head.quarantined.get(node), head.drains.get(node)) {
+        (Some(kept), _) => {
+            Some(format!("{node} is in quarantine ({}: {}): tidewright return {node}", kept.by, kept.reason))
+        }
+        (None, Some(kept)) => {
+            Some(format!("{node} is kept empty ({}: {}): tidewright undrain {node}", kept.by, kept.reason))
+        }
+        (None, None) => None,
+    }
 }
 
 /// What is left of a wish that goes only so far: what a budget keeps for later is part of what is asked for now.
@@ -275,11 +290,11 @@ fn tail(
             shown(view, pool, slot, node, made);
             uncordon(made, node, slot);
         }
-        Wish::Remove { voluntary, .. } => {
+        Wish::Remove { .. } => {
             if slot.is_existing() {
                 return release(view, pool, slot, node, made);
             }
-            if *voluntary {
+            if wish.gives_up_by_choice() {
                 removing(view, pool, slot, made);
             }
             terminate(view, made, slot, node);
@@ -292,7 +307,7 @@ fn tail(
             if let Some(treated) = treated {
                 treat(made, slot, treated);
             }
-            if wish.is_rollout() {
+            if wish.gives_up_by_choice() {
                 removing(view, pool, slot, made);
             }
             terminate(view, made, slot, node);
@@ -314,12 +329,7 @@ fn tail(
 
 /// Counts a removal by choice, once.
 pub fn removing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, made: &mut Steps) {
-    let counted = view.input.ledger.pools.get(pool.name).into_iter().flat_map(|known| &known.removed);
-    let hour = jiff::SignedDuration::from_hours(1);
-    let mut counted = counted.filter(|(_, at)| view.now.duration_since(*at) < hour);
-    // An earlier node of this slot may have been removed too: that was another one.
-    let since = slot.record.and_then(|record| record.launched).unwrap_or(jiff::Timestamp::MIN);
-    if !counted.any(|(index, at)| *index == slot.id.index && since <= *at) {
+    if !is_counted(view, pool, slot) {
         let change = LedgerChange::Removing { slot: slot.id.clone(), at: view.now };
         made.push(step_id("removing", &slot.id, slot.generation()), Action::Record(change), vec![], (1, 2));
     }

@@ -15,7 +15,7 @@ use super::kept::{Kept, is_one_by_one};
 use super::later::later;
 use super::launch::Room;
 use super::layout;
-use super::on_the_way;
+use super::on_the_way::{self, Wishes};
 use super::overfull::Overfull;
 use super::rollout::{Candidates, Hour, Rollout, rollout};
 use super::serving::serving;
@@ -27,7 +27,7 @@ use crate::effect::marks::{Mark, is_starting};
 use crate::effect::tags::FLEET;
 use crate::effect::{Action, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
-use crate::ids::{FleetUid, InstanceId, NodeName, SlotId};
+use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, SlotId};
 use crate::observed::SlotTag;
 
 /// What the slots of all pools share while a plan is made.
@@ -45,24 +45,28 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
     let (allowance, room) = (Allowance::default(), Room::new(view, chosen.claims.clone()));
     let mut shared = Shared { allowance, room, kept, passed_over: Kept::new() };
     let mut hour = Hour::new(view);
+    let wish = |pool: &PoolView<'_>, slot: &SlotView<'_>| match overfull.moves.get(&slot.id) {
+        Some(reservation) => Some(moves_out(pool, reservation)),
+        None => match (wish(view, pool, slot), chosen.leaves.get(&slot.id)) {
+            (None | Some(Wish::Dress { .. } | Wish::Free), Some(leaving)) => Some(moves_away(leaving)),
+            (wish, _) => wish,
+        },
+    };
+    let mut all: BTreeMap<&PoolName, Wishes<'_>> = BTreeMap::new();
+    for (name, pool) in &view.pools {
+        all.insert(name, pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(pool, slot)?))).collect());
+    }
+    let mut room = on_the_way::room(view, &all);
     for pool in view.pools.values() {
         let before = draft.courses.len();
-        let wish = |slot: &SlotView<'_>| match overfull.moves.get(&slot.id) {
-            Some(reservation) => Some(moves_out(pool, reservation)),
-            None => match (wish(view, pool, slot), chosen.leaves.get(&slot.id)) {
-                (None | Some(Wish::Dress { .. } | Wish::Free), Some(leaving)) => Some(moves_away(leaving)),
-                (wish, _) => wish,
-            },
-        };
-        let mut wishes: BTreeMap<&SlotId, Wish> =
-            pool.slots.iter().filter_map(|slot| Some((&slot.id, wish(slot)?))).collect();
-        on_the_way::update(view, pool, &mut wishes, kept, &hour);
+        let Some(mut wishes) = all.remove(pool.name) else { continue };
+        on_the_way::update(view, pool, &mut wishes, overfull, kept, &hour, &mut room);
         let rollout = rollout(view, pool, &candidates(pool, &wishes, kept), &mut hour);
         for (gang, nodes) in &rollout.wide {
             let text = format!("{gang} spans {nodes} nodes, more than may be out at once: it moves as one, and alone");
             draft.note(thing(pool.name), text);
         }
-        each(view, pool, &wishes, &rollout, &mut shared, draft);
+        each(view, pool, &wishes, (&rollout, overfull), &mut shared, draft);
         let courses = draft.courses.split_off(before);
         super::marks::after_rename(view, pool.name, courses, draft);
     }
@@ -97,7 +101,6 @@ pub fn candidates<'s, 'a>(
     kept: &'s Kept,
 ) -> Candidates<'s, 'a> {
     let moves = |slot: &&SlotView<'_>| wishes.get(&slot.id).is_some_and(Wish::is_rollout);
-    let stays = |slot: &&SlotView<'_>| slot.body == Body::Serving && !moves(slot);
     // What this plan takes out of service for another reason is away too.
     let waits = |slot: &SlotView<'_>| slot.mark.is_none() && slot.node.is_some_and(|(node, _)| kept.contains_key(node));
     let leaves = |slot: &'s SlotView<'a>| {
@@ -105,13 +108,19 @@ pub fn candidates<'s, 'a>(
         (slot.part.is_some() && !moves(&slot) && !waits(slot)).then_some((slot, wish.reason()))
     };
     let is_removed = |slot: &&SlotView<'_>| matches!(wishes.get(&slot.id), Some(Wish::Replace { .. }));
+    let sick = |slot: &'s SlotView<'a>| match wishes.get(&slot.id).map(Wish::reason) {
+        Some(Reason::Sick { symptom, .. }) => Some((&slot.id, format!("it is sick: {symptom}"))),
+        _ => None,
+    };
+    let leaving: Vec<_> = pool.slots.iter().filter_map(leaves).collect();
     let want: Vec<&SlotView<'_>> = pool.slots.iter().filter(moves).collect();
     let removed = want.iter().copied().filter(is_removed).filter(|slot| !slot.is_existing());
     Candidates {
         removed: removed.map(|slot| &slot.id).collect(),
         want,
-        moved: pool.slots.iter().filter(stays).collect(),
-        leaving: pool.slots.iter().filter_map(leaves).collect(),
+        replaced: leaving.iter().copied().filter(|(slot, _)| is_removed(slot)).collect(),
+        leaving,
+        sick: pool.slots.iter().filter_map(sick).collect(),
         kept,
     }
 }
@@ -121,13 +130,13 @@ fn each(
     view: &View<'_>,
     pool: &PoolView<'_>,
     wishes: &BTreeMap<&SlotId, Wish>,
-    rollout: &Rollout,
+    (rollout, overfull): (&Rollout, &Overfull<'_>),
     shared: &mut Shared<'_>,
     draft: &mut Draft,
 ) {
     let first = draft.courses.len();
     shared.passed_over.clone_from(&rollout.kept);
-    let mut later = later(view, pool, wishes, rollout);
+    let mut later = later(view, pool, wishes, rollout, overfull);
     let mut ready = layout::Ready::new(view, pool);
     let mut units = Units::new(rollout);
     for slot in pool.slots.iter().filter(|slot| is_asked_for(view, slot)) {

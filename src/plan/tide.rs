@@ -27,7 +27,7 @@ use crate::mistakes::{Mistake, is_on};
 use crate::observed::{PodSeen, Sample, WorkloadSeen};
 
 /// The pools as far as their nodes have changed hands.
-type Handed = BTreeMap<PoolName, PoolTarget>;
+pub type Handed = BTreeMap<PoolName, PoolTarget>;
 type Running<'a> = Vec<(&'a WorkloadUid, &'a WorkloadSeen)>;
 
 pub fn plan(view: &View<'_>, draft: &mut Draft) {
@@ -256,7 +256,7 @@ fn is_borrowed(view: &View<'_>, handed: &Handed, loan: &LoanSpec) -> bool {
 }
 
 /// Whether something that a tide lent is not back yet.
-fn is_out(view: &View<'_>, handed: &Handed, name: &TideName, spec: &TideSpec) -> bool {
+pub fn is_out(view: &View<'_>, handed: &Handed, name: &TideName, spec: &TideSpec) -> bool {
     let of_tide = |pool: &PoolName, purpose: &Use| match purpose {
         Use::Lent { tide, .. } | Use::Returning { tide, .. } => {
             tide == name && view.standing.keeper(pool, purpose).is_none()

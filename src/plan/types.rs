@@ -317,6 +317,13 @@ pub enum WaitingOn {
         why: String,
         remedy: Option<String>,
     },
+    /// Nodes of a pool that went first and serve on the new version: since when, and until when they are watched.
+    Canary {
+        pool: PoolName,
+        by: Vec<SlotId>,
+        since: Timestamp,
+        until: Timestamp,
+    },
     /// The cloud has none; tried again at this time.
     Capacity {
         what: String,
@@ -515,6 +522,7 @@ impl WaitingOn {
             self,
             Self::Budget { .. }
                 | Self::Until { .. }
+                | Self::Canary { .. }
                 | Self::Capacity { .. }
                 | Self::Step(_)
                 | Self::Gang { .. }

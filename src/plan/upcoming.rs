@@ -1,5 +1,7 @@
 //! What the tide will do within a day, and whom that would disturb if what runs now still ran then.
 
+mod back;
+
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +11,7 @@ use jiff::tz::TimeZone;
 use super::draft::Draft;
 use super::harm::Harm;
 use super::types::{Disruption, PlanInput, Upcoming, frozen_by_document};
+use super::view::View;
 use crate::effect::{Action, ClusterAction, Freeze, Scope, Thing};
 use crate::fleet::Change;
 use crate::fleet::layout::WHOLE;
@@ -17,8 +20,10 @@ use crate::fleet::target::{Part, PoolTarget, Purpose};
 use crate::fleet::tide::Phase;
 use crate::ids::{InstanceId, NodeName, PoolName, TideName, WorkloadUid};
 use crate::observed::PodSeen;
+use back::Back;
 
-pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
+pub fn plan(view: &View<'_>, draft: &mut Draft) {
+    let (input, harm, back) = (view.input, &view.harm, Back::of(view));
     let zone = input.target.standing.time_zone.zone();
     let moved = moved(draft);
     let nodes = LazyCell::new(|| Nodes::of(input, harm, moved));
@@ -27,6 +32,7 @@ pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
     for (at, changes) in &input.upcoming {
         for change in changes {
             match change {
+                Change::Tide { tide, phase } if back.is_over(tide, phase) => {}
                 Change::Tide { tide, phase } => {
                     let turns = turn(tide, phase, &zone);
                     let change = match holds(input, tide) {
@@ -41,7 +47,7 @@ pub fn plan<'a>(input: &'a PlanInput, harm: &Harm<'a>, draft: &mut Draft) {
                     let by_tide = changes.iter().any(|change| matches!(change, Change::Tide { .. }));
                     let stops = |freeze: &Freeze| freeze.all || by_tide || after.nodes >= before.nodes;
                     let freeze = frozen(input, pool).filter(stops);
-                    for moved in moves(pool, before, after, &zone) {
+                    for moved in moves(pool, before, after, &back, &zone) {
                         if let Some(freeze) = &freeze {
                             let (stays, else_) = (while_frozen(freeze), moved.sentence());
                             let change = format!("{pool} stays as it is {stays}; else it {else_}");
@@ -166,13 +172,18 @@ fn turn(tide: &TideName, phase: &Phase, zone: &TimeZone) -> String {
     }
 }
 
-fn moves(pool: &PoolName, before: &PoolTarget, after: &PoolTarget, zone: &TimeZone) -> Vec<Moved> {
+fn moves(pool: &PoolName, before: &PoolTarget, after: &PoolTarget, back: &Back<'_>, zone: &TimeZone) -> Vec<Moved> {
     let mut found: Vec<Moved> = Vec::new();
     let mut edges: BTreeSet<u32> = before.parts.iter().chain(&after.parts).map(|part| part.first).collect();
     edges.extend([before.nodes, after.nodes]);
+    edges.extend(back.edges(pool));
     let edges: Vec<u32> = edges.into_iter().collect();
     for pair in edges.windows(2) {
         let (was, now) = (part_at(before, pair[0]), part_at(after, pair[0]));
+        let stays = now.is_some_and(|now| matches!(now.purpose, Purpose::Own | Purpose::Spare));
+        if stays && back.has(pool, was, pair[0]) {
+            continue;
+        }
         let Some(words) = words(pool, was, now, zone) else { continue };
         let recut = matches!((was, now), (Some(was), Some(now)) if was.layout != now.layout);
         let given = now.is_none_or(|now| matches!(now.purpose, Purpose::Lent { .. } | Purpose::Returning { .. }));

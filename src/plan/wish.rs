@@ -160,7 +160,7 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
 }
 
 /// A node that is well moves to the version that its pool now wants.
-fn moves_on(pool: &PoolView<'_>) -> Wish {
+pub fn moves_on(pool: &PoolView<'_>) -> Wish {
     let idle_only = pool.spec.updates.when == When::Idle;
     let pressure = PressureOf { idle_only, ..PressureOf::default() };
     Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true }
@@ -344,6 +344,15 @@ impl Wish {
     pub fn is_on_the_way(&self) -> bool {
         let Self::Replace { reason, .. } = self else { return false };
         matches!(reason, Reason::Lent { .. } | Reason::Sick { remedy: Remedy::Reboot, .. })
+    }
+
+    /// Whether a machine is given up because somebody chose that: it counts against the fleet's limit.
+    pub fn gives_up_by_choice(&self) -> bool {
+        match self {
+            Self::Remove { voluntary, .. } => *voluntary,
+            Self::Replace { rollout, .. } => *rollout || self.is_on_the_way(),
+            _ => false,
+        }
     }
 
     /// Whether the pool's update budget decides when.

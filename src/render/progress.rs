@@ -258,6 +258,7 @@ pub fn fact(fact: &Fact) -> String {
         Fact::Ready(node) => format!("{node} is ready"),
         Fact::InService(node) => format!("{node} is in service"),
         Fact::After(at) => format!("it is {at}"),
+        Fact::Before(at) => format!("it is before {at}"),
     }
 }
 

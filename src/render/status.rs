@@ -14,6 +14,7 @@ use super::tide::words::phase;
 use crate::fleet::quota::Supply;
 use crate::fleet::tide::Phase;
 use crate::observed::ReservationState;
+use crate::plan::anew::SAID;
 use crate::status::{PoolStatus, ReservationStatus, ShareStatus, Status, TideStatus, Verdict};
 use crate::units::Usd;
 
@@ -267,6 +268,12 @@ impl Page<'_> {
     fn stopped(&self) -> Option<String> {
         let status = self.status;
         let mut lines = Vec::new();
+        if let Some(at) = status.ledger_lost {
+            let at = self.words.near(at);
+            lines.push(format!("Ledger lost, seen at {at}: the {SAID} that it held are not known"));
+            let command = words::command("lost", self.words.directory);
+            lines.push(self.ink.paint(DIM, &format!("  give those again that should hold, and then: {command} --yes")));
+        }
         for freeze in &status.freezes {
             lines.push(format!(
                 "Frozen: {}, {}",

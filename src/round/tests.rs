@@ -167,7 +167,7 @@ fn another_instant_changes_what_is_wanted_and_not_what_is_seen() {
 #[test]
 fn what_the_ledger_says_of_the_fleet_and_its_tides_holds() {
     let mut ledger = Ledger::default();
-    ledger.change(&LedgerChange::Begin { fleet: "known".into() });
+    ledger.change(&LedgerChange::Begin { fleet: "known".into(), began: None });
     let recall = Recall { at: at("2026-06-08T21:00-07:00"), by: "ann".into() };
     ledger.change(&LedgerChange::Recall { tide: "nightly".into(), recall });
     let input = Still::at("2026-06-08T21:10-07:00", ledger.clone()).input(&Options::default()).unwrap();

@@ -215,6 +215,9 @@ pub enum Expect {
     Converged,
     Held(String),
     NotHeld(String),
+    /// Of what the tide does within a day.
+    Coming(String),
+    NotComing(String),
     Nodes {
         pool: PoolName,
         count: u32,

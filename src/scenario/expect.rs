@@ -31,6 +31,13 @@ pub fn expect(bench: &mut Bench, expect: &Expect) -> Result<(), Wrong> {
                 if wanted { format!("something held with `{word}`") } else { format!("nothing held with `{word}`") };
             if found == wanted { Ok(()) } else { Err(unlike(&what, &looked)) }
         }
+        Expect::Coming(word) | Expect::NotComing(word) => {
+            let looked = bench.look()?;
+            let lines: Vec<&str> = looked.plan.upcoming.iter().map(|one| one.change.as_str()).collect();
+            let found = lines.iter().any(|line| line.contains(word.as_str()));
+            let wanted = matches!(expect, Expect::Coming(_));
+            if found == wanted { Ok(()) } else { Err(Wrong::new(format!("what comes:\n{}", lines.join("\n")))) }
+        }
         Expect::Quiet { rounds } => quiet(bench, *rounds),
         Expect::AsFromNothing => as_from_nothing(bench),
         Expect::NoViolations => bench.check().map_err(Wrong::new),

@@ -12,7 +12,7 @@ use crate::ids::NodeName;
 use crate::plan::plan;
 use crate::plan::survey::{slot_of, survey};
 use crate::render::plan::{self as render, Shown};
-use crate::round::missing;
+use crate::round::{forgotten, missing};
 
 /// Who orders, in scripts.
 const SOMEBODY: &str = "ana";
@@ -47,7 +47,8 @@ pub fn order(bench: &mut Bench, order: &Order) -> Result<Vec<String>, Wrong> {
 
 /// Says that what is missing is gone, as `tidewright lost --yes` does.
 fn lost(bench: &mut Bench) -> Result<Vec<String>, Wrong> {
-    let found = missing(&bench.look()?.input)?;
+    let input = bench.look()?.input;
+    let found: Vec<(String, LedgerChange)> = forgotten(&input).into_iter().chain(missing(&input)?).collect();
     found.iter().for_each(|(_, change)| bench.sim.remember(change));
     Ok(found.into_iter().map(|(what, _)| what).collect())
 }

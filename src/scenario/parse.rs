@@ -89,7 +89,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("lost", "lost"),
     (
         "expect",
-        "expect plan | no changes | converged | held WORD | not held WORD | nodes POOL N | ready POOL N | launches N | \
+        "expect plan | no changes | converged | held WORD | not held WORD | coming WORD | not coming WORD | nodes POOL N | ready POOL N | launches N | \
          terminations N | reboots N | purchases N | evictions N | forced N | suspends N | cuts N | killed N | quiet N \
          rounds | no violations | no orphans | as from nothing | frozen [pool/NAME] | running GANG | waiting GANG | cordoned SLOT | open SLOT | \
          SLOT shows N RESOURCE | object KIND/NAME | no object KIND/NAME",
@@ -557,6 +557,8 @@ fn expect(words: &mut Words) -> Result<Expect, Wrong> {
             Expect::AsFromNothing
         }
         "held" => Expect::Held(words.rest()),
+        "coming" => Expect::Coming(words.rest()),
+        "not" if words.take("coming") => Expect::NotComing(words.rest()),
         "not" => {
             words.must("held")?;
             Expect::NotHeld(words.rest())

@@ -302,6 +302,10 @@ pub fn waiting(waiting: &WaitingOn) -> String {
         }
         WaitingOn::Budget { name, allowed, used, by } => format!("budget {name}: {used} of {allowed}{}", users(by)),
         WaitingOn::Until { at, why, .. } => format!("until {at}: {why}"),
+        WaitingOn::Canary { by, since, until, .. } => {
+            let by: Vec<String> = by.iter().map(ToString::to_string).collect();
+            format!("canary {}: since {since}, until {until}", by.join(", "))
+        }
         WaitingOn::Capacity { what, retry } => {
             let retry = retry.map_or(String::new(), |at| format!(", again at {at}"));
             format!("capacity of {what}{retry}")

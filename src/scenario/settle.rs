@@ -300,7 +300,7 @@ fn is_end(held: &[Held]) -> bool {
 /// The first instant at which something that is held can be tried again.
 fn comes_back(looked: &Looked) -> Option<Timestamp> {
     let instants = looked.plan.held.iter().filter_map(|held| match &held.waiting_on {
-        WaitingOn::Until { at, .. } => Some(*at),
+        WaitingOn::Until { at, .. } | WaitingOn::Canary { until: at, .. } => Some(*at),
         WaitingOn::Capacity { retry, .. } => *retry,
         _ => None,
     });

@@ -176,6 +176,7 @@ fn observe(input: &mut PlanInput) {
         network: Vec::new(),
     };
     let held = HeldReservation { generation: 1, id: Some("cr-0aaa".into()), ..HeldReservation::default() };
+    input.ledger.head.fleet = Some(input.fleet.clone());
     input.ledger.head.reservations.insert("h100".into(), held);
     cloud.reservations = Read::new(BTreeMap::from([("cr-0aaa".into(), reservation)]), now);
     cloud.instances = Read::new(instances, now);

@@ -22,7 +22,7 @@ use crate::ids::{
 use crate::observed::{Gap, ReservationState};
 use crate::plan::harm::Harm;
 use crate::plan::unmet::{Unmet, unmet};
-use crate::plan::{Held, Plan, PlanInput, WaitingOn, approved_before, asks, frozen_by_document};
+use crate::plan::{Held, Plan, PlanInput, WaitingOn, anew, approved_before, asks, frozen_by_document};
 use crate::units::{Ratio, Usd, ZoneName};
 
 /// Everything that one screen says about a fleet.
@@ -46,6 +46,8 @@ pub struct Status {
     /// Teams whose work waits for what they are guaranteed, with who has it.
     pub unmet: Vec<Unmet>,
     pub tides: Vec<TideStatus>,
+    /// When it was seen that the ledger which knew what people had said is lost, until somebody settles that.
+    pub ledger_lost: Option<Timestamp>,
     /// The Fleet document's own comes first.
     pub freezes: Vec<Freeze>,
     pub quarantines: Vec<(NodeName, Quarantine)>,
@@ -196,6 +198,7 @@ impl Status {
             quotas: quotas::shares(input),
             unmet: unmet(input, &Harm::new(input)),
             tides: input.target.tides.iter().map(|(name, phase)| tide(input, &handed, name, phase)).collect(),
+            ledger_lost: anew::since(input),
             freezes: by_document.chain(head.frozen.iter().cloned()).collect(),
             quarantines: head.quarantined.iter().map(|(node, why)| (node.clone(), why.clone())).collect(),
             drains: head.drains.iter().map(|(node, order)| (node.clone(), order.clone())).collect(),

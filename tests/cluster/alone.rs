@@ -55,7 +55,7 @@ fn the_ledger_is_read_whole_and_one_that_a_newer_program_wrote_is_an_error() {
                 let next = match &part {
                     Part::Head => {
                         let mut ledger = tidewright::effect::Ledger::default();
-                        ledger.change(&LedgerChange::Begin { fleet: "uid".into() });
+                        ledger.change(&LedgerChange::Begin { fleet: "uid".into(), began: None });
                         PartValue::Head(Box::new(ledger.head))
                     }
                     Part::Pool(_) => PartValue::Pool(Some(PoolLedger::default())),

@@ -15,7 +15,8 @@
 //! | no budget is asked: never ran, ended, leaves | [`no_budget_keeps_a_pod_that_never_ran_has_ended_or_is_on_its_way`] |
 //! | not ready, and `AlwaysAllow` or enough others | [`a_pod_that_is_not_ready_goes_where_the_server_lets_it`], [`a_pod_that_is_not_ready_goes_while_the_others_are_enough`] |
 //!
-//! What else users of drainers have met: a budget over all ranks is in [`super::drains`], a roll-out that was broken off
+//! What else users of drainers have met: a budget over all ranks, and pods that are evicted onto nodes about to be closed,
+//! are in [`super::drains`], a roll-out that was broken off
 //! and nodes that stay closed in [`super::interruptions`], cuts under work in [`super::layouts`], gangs in
 //! [`super::gangs`]. A 429 because the pod was changed at that very moment, and a count below zero, cannot be made here.
 
@@ -366,6 +367,22 @@ fn a_pod_that_comes_after_the_look_is_seen_and_the_node_is_not_called_empty() {
     let mut again = scene.drain(&[]);
     eventually("both are told", 60, || (scene.is_told("p") && scene.is_told("late")).then_some(()));
     scene.ends("p");
+    scene.ends("late");
+    assert_eq!(again.ends(), 0, "{}", again.told());
+}
+
+/// The same on a node that nobody used: nobody tells that pod to go, so nobody waits until it is gone either.
+#[test]
+fn a_pod_that_comes_to_an_idle_node_is_not_waited_for() {
+    let Some(scene) = scene("answers-idle") else { return };
+    let mut drain = scene.drain(&[]);
+    scene.is_cordoned();
+    scene.pod("late", true);
+    assert_ne!(drain.ends(), 0, "{}", drain.told());
+    assert!(drain.told().contains("answers-idle/late came to answers-idle"), "{}", drain.told());
+    assert!(!scene.is_told("late"), "it was not part of what somebody said yes to");
+    let mut again = scene.drain(&[]);
+    eventually("it is told", 60, || scene.is_told("late").then_some(()));
     scene.ends("late");
     assert_eq!(again.ends(), 0, "{}", again.told());
 }

@@ -1,5 +1,8 @@
 //! `tidewright drain` and `undrain` on a whole control plane: real controllers make pods again, real budgets count.
 
+use std::process::{Command, Stdio};
+
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::controlplane::{Controlplane, GpuNodes, eventually, gang, shared};
@@ -150,4 +153,61 @@ fn a_drain_by_hand_moves_whole_gangs_keeps_budgets_and_leaves_what_belongs_to_th
     run(&["undrain", &node], 0);
     assert!(plane.node(&node)["spec"]["unschedulable"].is_null());
     run(&["plan"], 0);
+}
+
+/// When the API server was asked for the first of these, if it was.
+fn asked(plane: &Controlplane, text: &str, is_it: impl Fn(&Value) -> bool) -> Vec<Timestamp> {
+    let events = plane.audit(text).into_iter().filter(is_it);
+    events.map(|event| event["requestReceivedTimestamp"].as_str().unwrap().parse().unwrap()).collect()
+}
+
+/// aws-node-termination-handler#537: nodes that go together were closed and emptied one after the other, and what was
+/// evicted from the first came up on the next, to be evicted again.
+#[test]
+fn all_nodes_that_leave_are_closed_before_anybody_is_sent_away() {
+    let Some(plane) = shared() else { return };
+    let (name, web) = ("leaving", "leaving-web");
+    plane.add_nodes(&GpuNodes::new(name, 4).label("rack", name));
+    let directory = fleet(name, 4, 32);
+    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+    // Its pods would rather be on the first node, and then on the second.
+    let like = |node: &str, weight: u32| {
+        let term = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+        json!({"weight": weight, "preference": {"matchExpressions": [term]}})
+    };
+    let mut spec = liking("leaving-0", name, &json!({}));
+    spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+        json!([like("leaving-0", 100), like("leaving-1", 50)]);
+    plane.api.create(&namespace(web)).unwrap();
+    plane.api.create(&replicas(web, "api", 2, &spec)).unwrap();
+    eventually("the service runs", 60, || (on(&plane, web, "leaving-0").len() == 2).then_some(()));
+
+    // Whoever began with the first node dies when it is closed: it may be emptied at once by whoever comes next.
+    tidewright(&plane, directory.path(), &["quarantine", "leaving-0", "--reason", "ECC errors"]).code(0);
+    let mut first = Command::new(env!("CARGO_BIN_EXE_tidewright"));
+    first.env("KUBECONFIG", &plane.kubeconfig).current_dir(directory.path()).args(["apply", "--yes"]);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("the first node is closed", 60, || {
+        (plane.node("leaving-0")["spec"]["unschedulable"] == true).then_some(())
+    });
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(on(&plane, web, "leaving-0").len(), 2, "nobody was sent away yet");
+    std::thread::sleep(std::time::Duration::from_secs(6));
+
+    tidewright(&plane, directory.path(), &["quarantine", "leaving-1", "--reason", "ECC errors"]).code(0);
+    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+    let closes = |event: &Value| {
+        event["objectRef"]["name"] == "leaving-1" && event["responseObject"]["spec"]["unschedulable"] == true
+    };
+    let closed = asked(&plane, "leaving-1", closes)[0];
+    let evicted = asked(&plane, web, |event| event["objectRef"]["subresource"] == "eviction");
+    // Twice two would be the mistake.
+    assert_eq!(evicted.len(), 2, "closed at {closed}, evicted at {evicted:?}");
+    let waited = evicted.iter().min().unwrap().duration_since(closed);
+    assert!(waited >= SignedDuration::from_secs(5), "the scheduler had {waited:?} to hear of it");
+    eventually("the service runs on nodes that stay", 60, || {
+        let stays = |pod: &&Value| ["leaving-2", "leaving-3"].iter().any(|node| pod["spec"]["nodeName"] == *node);
+        (pods(&plane, web).iter().filter(stays).count() == 2).then_some(())
+    });
 }

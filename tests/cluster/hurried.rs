@@ -81,7 +81,7 @@ impl Hurried {
     pub fn in_the_cloud(plane: &Controlplane, fleet: &str, times: u32, documents: &str) -> Hurried {
         let sim = Sim::in_memory(Timestamp::now() - CLOUD_IS_LATE, 7);
         // What it starts is tagged with the fleet of its own ledger.
-        sim.remember(&LedgerChange::Begin { fleet: fleet.into() });
+        sim.remember(&LedgerChange::Begin { fleet: fleet.into(), began: None });
         Hurried::with(plane, fleet, times, Some(sim), documents)
     }
 

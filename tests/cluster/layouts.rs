@@ -4,7 +4,7 @@
 //! One fleet for all of it, because a cluster has one file of each kind. Its clock is in a hurry: nobody waits a quarter
 //! of an hour for a node that hangs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +22,8 @@ const TIMES: u32 = 10;
 const HALF: &str = "nvidia.com/mig-3g.40gb";
 const SEVENTH: &str = "nvidia.com/mig-1g.10gb";
 const SHARED: &str = "nvidia.com/gpu.shared";
+const MIG_CONFIG: &str = "nvidia.com/mig.config";
+const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 
 const DOCUMENTS: &str = "kind: Fleet
 metadata: {name: cut}
@@ -80,7 +82,26 @@ struct Scene {
     operands: Vec<Operands>,
 }
 
+/// The names of our entries in NVIDIA's files, by the label that names one of them.
+type Entries = BTreeMap<&'static str, BTreeSet<String>>;
+
 impl Scene {
+    fn entries(&self) -> Entries {
+        let data =
+            |map: &str| self.plane.api.get(&format!("/api/v1/namespaces/gpu-operator/configmaps/{map}")).unwrap();
+        let cuts = data("tidewright-mig-parted")["data"]["config.yaml"].take();
+        let mut cuts: Value = serde_json::from_str(cuts.as_str().unwrap()).unwrap();
+        let (cuts, shares) = (cuts["mig-configs"].take(), data("tidewright-device-plugin")["data"].take());
+        let is_ours = |name: &&String| name.starts_with("tw-");
+        let names = |file: &Value| file.as_object().unwrap().keys().filter(is_ours).cloned().collect();
+        [(MIG_CONFIG, names(&cuts)), (PLUGIN_CONFIG, names(&shares))].into()
+    }
+
+    /// What a node is told by a label.
+    fn told(&self, node: &str, label: &str) -> String {
+        self.plane.node(node)["metadata"]["labels"][label].as_str().unwrap_or_default().to_owned()
+    }
+
     fn shows(&self, node: &str, resource: &str) -> String {
         self.plane.node(node)["status"]["allocatable"][resource].as_str().unwrap_or("none").to_owned()
     }
@@ -137,6 +158,9 @@ fn gpus_are_cut_and_shared_anew_under_work_and_whatever_mig_manager_does() {
     assert_eq!([HALF, "nvidia.com/gpu"].map(|name| scene.shows("serve-0", name)), ["16", "0"]);
     assert_eq!([SHARED, "nvidia.com/gpu"].map(|name| scene.shows("books-0", name)), ["32", "0"], "four in turn");
     assert_eq!(scene.shows("train-0", "nvidia.com/gpu"), "8");
+    let first =
+        [("serve-0", MIG_CONFIG), ("books-0", PLUGIN_CONFIG)].map(|(node, label)| (label, scene.told(node, label)));
+    assert!(first.iter().all(|(label, entry)| scene.entries()[label].contains(entry)), "{first:?}");
     assert!(scene.plane.node("stuck-0")["metadata"]["labels"]["nvidia.com/mig.config"].is_null(), "never cut");
 
     // Two pods of four GPUs each: they find room on nodes of either cut, but not on one that is being cut.
@@ -157,6 +181,32 @@ fn gpus_are_cut_and_shared_anew_under_work_and_whatever_mig_manager_does() {
     kept_ready(&scene, watch);
     assert_eq!([SHARED, "nvidia.com/gpu"].map(|name| scene.shows("books-0", name)), ["64", "0"], "eight at once");
     fails_and_hangs(&scene);
+    collected(&scene, &first);
+    shared_no_more(&scene);
+}
+
+/// The device plugin goes by its label for as long as that is there: it is taken off, and the GPUs are whole again.
+fn shared_no_more(scene: &Scene) {
+    scene.fleet.edit("layout: at-once", "layout: some-halves ");
+    scene.converge();
+    assert_eq!(["nvidia.com/gpu", HALF, SHARED].map(|name| scene.shows("books-0", name)), ["4", "8", "0"]);
+    assert_eq!(scene.told("books-0", PLUGIN_CONFIG), "");
+}
+
+/// An entry goes from its file when no node is told by it any more: at first or in between, all of these were in use.
+fn collected(scene: &Scene, first: &[(&'static str, String)]) {
+    let nodes: Vec<String> = scene.plane.api.list("/api/v1/nodes").iter().map(name_of).collect();
+    for (label, entry) in first {
+        let left = &scene.entries()[label];
+        assert!(!left.contains(entry), "{entry} is still in {left:?}");
+        let told: BTreeSet<String> =
+            nodes.iter().map(|node| scene.told(node, label)).filter(|it| !it.is_empty()).collect();
+        assert_eq!(*left, told, "{label}");
+    }
+}
+
+fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
 fn under_a_gang(scene: &Scene) {

@@ -1,5 +1,6 @@
-//! A team goes to another cohort while its work runs on what it borrowed. Kueue takes such a move at once and counts what
-//! is borrowed as free again; so ours comes in stages, and the real Kueue is asked what it made of each.
+//! A team goes to another cohort while its work runs on what it borrowed, or to another pool while it runs on the first.
+//! Kueue takes both at once, and counts what is in use as free again; so ours come in stages, and the real Kueue is asked
+//! what it made of each.
 
 use serde_json::{Value, json};
 
@@ -19,10 +20,15 @@ fn gpus(flavor: &Value, field: &str) -> String {
     found[field].as_str().unwrap_or_default().to_owned()
 }
 
-fn submit(plane: &Controlplane, job: &str) {
-    let mut job = gang(NAME, job, "main", 1, 8);
-    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(NAME);
+fn submit(plane: &Controlplane, fleet: &str, job: &str) {
+    let mut job = gang(fleet, job, "main", 1, 8);
+    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(fleet);
     plane.api.create(&job).unwrap();
+}
+
+fn end(plane: &Controlplane, fleet: &str, job: &str) {
+    let path = format!("/apis/batch/v1/namespaces/{fleet}/jobs/{job}?propagationPolicy=Background");
+    block(plane.api.send("DELETE", &path, "application/json", None)).unwrap();
 }
 
 #[test]
@@ -50,7 +56,7 @@ spec:
     write(NAME);
     tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
     for job in ["own", "extra"] {
-        submit(&plane, job);
+        submit(&plane, NAME, job);
     }
     eventually("both run, one of them on borrowed GPUs", 120, || (pods(&plane, NAME).len() == 2).then_some(()));
 
@@ -65,8 +71,7 @@ spec:
     assert_eq!(gpus(&held["status"]["flavorsUsage"][0], "borrowed"), "8", "Kueue still knows whose they are");
     assert_eq!(pods(&plane, NAME).len(), 2, "nobody is disturbed");
 
-    let extra = format!("/apis/batch/v1/namespaces/{NAME}/jobs/extra?propagationPolicy=Background");
-    block(plane.api.send("DELETE", &extra, "application/json", None)).unwrap();
+    end(&plane, NAME, "extra");
     eventually("what was borrowed is back", 120, || {
         (gpus(&queue(&plane, NAME)["status"]["flavorsUsage"][0], "borrowed") == "0").then_some(())
     });
@@ -76,4 +81,66 @@ spec:
     assert_eq!(gpus(&moved["spec"]["resourceGroups"][0]["flavors"][0], "borrowingLimit"), "8");
     assert!(is_true(&moved, "Active").is_some());
     assert_eq!(pods(&plane, NAME).len(), 1, "its own work went on");
+}
+
+#[test]
+fn a_queue_with_work_changes_its_flavor_in_stages() {
+    let Some(plane) = shared() else { return };
+    let (name, other) = ("swaps", "swaps-new");
+    plane.add_nodes(&GpuNodes::new(name, 1).label("rack", name));
+    plane.add_nodes(&GpuNodes::new(other, 1).label("rack", other));
+    let directory = fleet(name, 1, 8);
+    let path = directory.path().join("fleet.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let pool = "---
+apiVersion: tidewright.dev/v1alpha1
+kind: NodePool
+metadata: {name: swaps-new}
+spec:
+  instanceType: p5.48xlarge
+  nodes: 1
+  capacity: [{existing: {labels: {rack: swaps-new}}}]
+  taints: [{key: nvidia.com/gpu, effect: NoSchedule}]
+";
+    let write = |share: &str| {
+        let text = text.replace("shares: [{pool: swaps,", &format!("shares: [{{pool: {share},"));
+        std::fs::write(&path, format!("{text}{pool}")).unwrap();
+    };
+    write(name);
+    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+    submit(&plane, name, "first");
+    let node = |job: &str| {
+        let is = |pod: &Value| pod["metadata"]["labels"]["job-name"] == job;
+        Some(pods(&plane, name).iter().find(|pod| is(pod))?["spec"]["nodeName"].as_str()?.to_owned())
+    };
+    assert_eq!(eventually("it runs", 120, || node("first")), "swaps-0");
+
+    write(other);
+    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(3);
+    let flavors = || -> Vec<(String, String)> {
+        let flavors = queue(&plane, name)["spec"]["resourceGroups"][0]["flavors"].take();
+        let of = |flavor: &Value| (flavor["name"].as_str().unwrap().to_owned(), gpus(flavor, "nominalQuota"));
+        flavors.as_array().unwrap().iter().map(of).collect()
+    };
+    let has = |name: &str, amount: &str| (name.to_owned(), amount.to_owned());
+    let mut staged = flavors();
+    staged.sort();
+    assert_eq!(staged, [has(name, "0"), has(other, "8")], "nothing starts where it leaves, and Kueue still counts it");
+    let used = queue(&plane, name)["status"]["flavorsUsage"].as_array().unwrap().clone();
+    let old = used.iter().find(|flavor| flavor["name"] == name).expect("Kueue still knows whose they are");
+    assert_eq!(gpus(old, "total"), "8");
+    submit(&plane, name, "second");
+    assert_eq!(eventually("what is new starts there at once", 120, || node("second")), "swaps-new-0");
+    assert_eq!(node("first").as_deref(), Some("swaps-0"), "nobody is disturbed");
+
+    end(&plane, name, "first");
+    eventually("its work has ended, and Kueue knows", 120, || {
+        let used = queue(&plane, name)["status"]["flavorsUsage"].as_array()?.clone();
+        (gpus(used.iter().find(|flavor| flavor["name"] == name)?, "total") == "0").then_some(())
+    });
+    tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
+    assert_eq!(flavors(), [has(other, "8")]);
+    assert!(is_true(&queue(&plane, name), "Active").is_some());
+    assert_eq!(node("second").as_deref(), Some("swaps-new-0"));
+    plane.end_jobs(&[name.to_owned()].into());
 }

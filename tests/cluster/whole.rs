@@ -129,7 +129,7 @@ fn a_quota_that_somebody_edited_is_drift_with_their_name_and_is_put_back() {
     edited.unwrap();
     let planned = tidewright(&plane, directory.path(), &["plan"]).code(2);
     let planned = String::from_utf8(planned.get_output().stdout.clone()).unwrap();
-    assert!(planned.contains("kubectl-edit"), "{planned}");
+    assert!(planned.contains("by kubectl-edit at "), "who, and when: {planned}");
     tidewright(&plane, directory.path(), &["apply", "--until-converged", "--yes"]).code(0);
     tidewright(&plane, directory.path(), &["plan"]).code(0);
 }
@@ -143,7 +143,7 @@ fn a_new_fleet_is_known_by_its_name_and_its_cluster_and_an_old_one_stays_who_it_
         let ledger = cluster(&plane, elder);
         let (_, absent) = ledger.ledger_part(&Part::Head).await.unwrap();
         let mut kept = tidewright::effect::Ledger::default();
-        kept.change(&LedgerChange::Begin { fleet: elder.into() });
+        kept.change(&LedgerChange::Begin { fleet: elder.into(), began: None });
         ledger.swap_ledger(&Part::Head, &absent, &PartValue::Head(Box::new(kept.head))).await.unwrap();
     });
     let head = |name: &str| -> Head { block(cluster(&plane, name).ledger()).unwrap().0.head };

@@ -62,7 +62,7 @@ impl Fake {
     pub fn new() -> Self {
         let fake = Self::default();
         fake.0.borrow_mut().now = "2026-01-01T00:00Z".parse().unwrap();
-        fake.remember(&[LedgerChange::Begin { fleet: FLEET.into() }]);
+        fake.remember(&[LedgerChange::Begin { fleet: FLEET.into(), began: None }]);
         fake.0.borrow_mut().log.clear();
         fake
     }

@@ -223,7 +223,7 @@ fn the_first_record_says_whose_ledger_it_is() {
     let world = Fake::default();
     world.node("a", |_| {});
     let old = input(&world);
-    world.remember(&[LedgerChange::Begin { fleet: "another".into() }]);
+    world.remember(&[LedgerChange::Begin { fleet: "another".into(), began: None }]);
     let stop = StopSignal::default();
     let error = try_go(&world, &old, vec![cordon("a")], None, &patience(&stop)).err();
     let expected = ApplyError::AnotherFleet { planned: FLEET.into(), found: "another".into() };

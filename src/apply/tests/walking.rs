@@ -252,6 +252,60 @@ fn evictions_end_with_patience_and_at_once_where_a_person_has_to_act() {
     assert_eq!(ran.report.effects, 1);
 }
 
+/// Closes a node, and waits out the scheduler.
+fn closes(node: &str) -> [Step; 2] {
+    let cordon = cordon(node);
+    let settled = wait(&format!("settled:{node}"), Fact::Settled(node.into()));
+    let settled = after(settled, &[cordon.id.as_str()]);
+    [cordon, settled]
+}
+
+#[test]
+fn nobody_is_sent_away_before_every_node_that_leaves_is_closed() {
+    // NTH#537: what is evicted from a node that was closed before comes up on one that is about to be.
+    let world = Fake::new();
+    nodes(&world, &["b", "c"]);
+    world.fault("cordon c", [Fault::Refuse(ProviderError::new(Class::Throttled, "slow down"))]);
+    let steps = [evict()].into_iter().chain(closes("b")).chain(closes("c")).chain([launch(0, 1)]).collect();
+    let ran = go(&world, steps);
+    assert!(ran.report.is_done(), "{:#?}", ran.events);
+    let log = world.log();
+    let at = |begins: &str| log.iter().rposition(|line| line.starts_with(begins)).unwrap();
+    assert!(at("launch") < at("cordon c"), "others do not wait: {log:#?}");
+    assert!(at("cordon b") < at("cordon c") && at("cordon c") < at("evict"), "{log:#?}");
+    assert!(log[at("cordon c")..at("evict")].iter().any(|line| line.starts_with("slept")), "{log:#?}");
+}
+
+#[test]
+fn a_node_that_cannot_be_closed_does_not_keep_the_others_for_long() {
+    let world = Fake::new();
+    nodes(&world, &["b"]);
+    let begun = world.now();
+    (0..20).for_each(|_| world.refuse("cordon", Class::Throttled));
+    let ran = go(&world, [evict()].into_iter().chain(closes("b")).collect());
+    let went = ran.events.iter().find(|event| event.step.as_str() == "evict").unwrap();
+    assert_eq!((&went.kind, went.at.duration_since(begun)), (&EventKind::Started, secs(30)));
+    assert_eq!(*ran.last("evict"), EventKind::Succeeded);
+    // One that is refused at once keeps nobody.
+    let world = Fake::new();
+    nodes(&world, &["b"]);
+    world.refuse("cordon", Class::Denied);
+    let begun = world.now();
+    let ran = go(&world, [evict()].into_iter().chain(closes("b")).collect());
+    assert_eq!((ran.last("evict"), world.now()), (&EventKind::Succeeded, begun));
+}
+
+#[test]
+fn a_node_that_is_closed_behind_somebody_who_goes_is_not_waited_for() {
+    let world = Fake::new();
+    nodes(&world, &["b"]);
+    let [cordon, settled] = closes("b");
+    let begun = world.now();
+    let ran = go(&world, vec![evict(), after(cordon, &["evict"]), settled]);
+    assert!(ran.report.is_done(), "{:#?}", ran.events);
+    assert_eq!(ran.events[0].at, begun);
+}
+
 #[test]
 fn a_plan_that_names_what_it_does_not_have_is_not_walked() {
     let world = Fake::new();

@@ -17,6 +17,7 @@ const REMOVALS: &str = "hourly limit";
 const APPROVED: &str = "many nodes is approved";
 const HEALTH: &str = "health takes";
 const UNAVAILABLE: &str = "maxUnavailable";
+const CANARY: &str = "the canary serves first";
 const READY: &str = "must stay up";
 const LEGAL: &str = "cut only as";
 const EFFECTS: &str = "effects of a plan";
@@ -224,18 +225,89 @@ fn work_saves_itself_before_its_window_closes() {
     closing("12:10").breaks("as `when` and the windows allow", "closes before its work has saved itself");
 }
 
+/// A new version that some nodes of `train` run since 48 hours, and these move to.
+fn trying(on_it: u32, indexes: &[u32], hours: u64) -> Bench {
+    let mut bench = updating(indexes);
+    let canary = Canary { nodes: 1, r#for: Duration::hours(hours) };
+    bench.standing().pools.get_mut("train").unwrap().updates.canary = Some(canary);
+    for index in on_it..10 {
+        bench.instance("train", index, |seen| seen.template = Some(digest(b"older")));
+    }
+    bench
+}
+
 #[test]
-fn the_canary_moves_first_and_is_watched() {
-    let canary = |indexes: &[u32], hours: u64| {
-        let mut bench = updating(indexes);
-        let canary = Canary { nodes: 1, r#for: Duration::hours(hours) };
-        bench.standing().pools.get_mut("train").unwrap().updates.canary = Some(canary);
-        bench
+fn the_canary_serves_first() {
+    trying(0, &[1], 24).passes();
+    trying(0, &[1, 2], 24).breaks(CANARY, "2 nodes of pool train");
+    trying(1, &[1, 2], 24).passes();
+    // It has not served for so long.
+    trying(1, &[1], 100).breaks(CANARY, "2 nodes of pool train");
+    // Whatever keeps it out of service: it is none, and no other is tried instead.
+    type Change = fn(&mut Bench);
+    let out: [Change; 6] = [
+        |bench| bench.node("train", 0, |node| node.ready = false),
+        |bench| bench.node("train", 0, |node| node.unschedulable = true),
+        |bench| bench.cordoned("train", 0, "reboot"),
+        |bench| bench.node("train", 0, |node| node.created += SignedDuration::from_hours(47)),
+        |bench| {
+            let quarantine = Quarantine { by: "ana".into(), at: bench.input.now, reason: "x".into() };
+            bench.input.ledger.head.quarantined.insert(node("train", 0), quarantine);
+        },
+        |bench| {
+            let (by, reason) = ("ana".into(), "x".into());
+            let order = DrainOrder { by, at: bench.input.now, reason, unmanaged: false, local_data: false };
+            bench.input.ledger.head.drains.insert(node("train", 0), order);
+        },
+    ];
+    out.into_iter().for_each(|out| trying(1, &[1], 24).with(out).breaks_also(CANARY, "2 nodes of pool train"));
+}
+
+#[test]
+fn what_is_on_its_way_to_a_new_version_was_tried() {
+    trying(0, &[1], 24).with(|bench| bench.cordoned("train", 5, "replace")).breaks(CANARY, "2 nodes");
+    trying(0, &[1], 24).with(|bench| bench.cordoned("train", 5, "quarantine")).passes();
+    // What was begun is finished.
+    trying(0, &[5], 24).with(|bench| bench.cordoned("train", 5, "replace")).passes();
+    // A node of it that nobody wants is no canary, and none that was tried.
+    let smaller = |bench: &mut Bench| {
+        let train = bench.input.target.pools.get_mut("train").unwrap();
+        (train.nodes, train.parts[0].nodes) = (9, 9);
+        bench.plan.held.push(held(pool("train")));
     };
-    canary(&[1], 100).passes();
-    canary(&[1, 2], 100).breaks(UNAVAILABLE, "before its canary of 1");
-    // The others run the version for 48 hours already.
-    canary(&[1, 2], 24).passes();
+    let last = |bench: &mut Bench| {
+        let wanted = bench.input.desired.pools["train"].template.digest.clone();
+        bench.instance("train", 9, |seen| seen.template = Some(wanted));
+    };
+    trying(0, &[1], 24).with(last).with(smaller).passes();
+    trying(0, &[1, 2], 24).with(last).with(smaller).breaks(CANARY, "2 nodes");
+}
+
+#[test]
+fn what_went_before_a_memory_began_counts_for_an_hour() {
+    let limit = |bench: &mut Bench| bench.standing().limits.nodes_removed_per_hour = 1;
+    let began = |minutes: i64| {
+        remove().with(limit).with(|bench| {
+            let at = bench.input.now - SignedDuration::from_mins(minutes);
+            (bench.input.ledger.head.fleet, bench.input.ledger.head.began) =
+                (Some(uid()), Some(Began { at, ended: 1, anew: false }));
+        })
+    };
+    began(59).breaks(REMOVALS, "1 were removed");
+    began(61).passes();
+    // Before the first record, what the cloud still lists.
+    let lost = |fleet: &str| {
+        remove().with(limit).with(|bench| {
+            bench.input.ledger.head.fleet = None;
+            edit(&mut bench.input.observed.cloud.instances, |all| {
+                let mut seen = all[&instance("train", 0)].clone();
+                (seen.state, seen.tag.as_mut().unwrap().fleet) = (InstanceState::Terminated, fleet.into());
+                all.insert("i-earlier".into(), seen);
+            });
+        })
+    };
+    lost(uid().as_str()).breaks(REMOVALS, "1 were removed");
+    lost("somebody-else").passes();
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn launching_every_slot_of_an_empty_fleet_passes() {
         let id = format!("apply {}", object.key);
         bench.step(&id, cluster(ClusterAction::Apply(object)), Reason::Wanted, &[]);
     }
-    bench.step("begin", Action::Record(LedgerChange::Begin { fleet: uid() }), Reason::Bookkeeping, &[]);
+    bench.step("begin", Action::Record(LedgerChange::Begin { fleet: uid(), began: None }), Reason::Bookkeeping, &[]);
     for (pool, nodes) in [("train", 10), ("serve", 6), ("burst", 4)] {
         (0..nodes).for_each(|index| {
             bench.launch(pool, index, Reason::SlotEmpty, &["begin"]);

@@ -109,6 +109,7 @@ fn buying() -> Bench {
     let step = bench.step("buy", cloud(CloudAction::Purchase(request)), Reason::Wanted, &[]);
     let amount = Amount { usd_upfront: usd(180_000), ..Amount::count(1) };
     step.effects = Effects::one(Verb::Purchase, Thing::Reservation("july".into()), amount);
+    step.requires = vec![Fact::Before(at("2026-06-20T00:00Z"))];
     bench
 }
 
@@ -154,6 +155,9 @@ fn a_mandate_has_a_price_an_end_and_takes_the_cheapest_offer_that_fits() {
     let mut late = buying();
     late.input.now = at("2026-06-20T00:00Z");
     late.breaks_also(PURCHASE, "the mandate is over");
+    buying().edit("buy", |step| step.requires.clear()).breaks(PURCHASE, "not looked at again");
+    let longer = Fact::Before(at("2026-06-20T00:01Z"));
+    buying().edit("buy", |step| step.requires = vec![longer]).breaks(PURCHASE, "not looked at again");
     for change in [
         |offer: &mut OfferingSeen| offer.nodes = 4,
         |offer: &mut OfferingSeen| offer.start = at("2026-07-11T11:30Z"),
@@ -186,6 +190,14 @@ fn nothing_that_may_have_been_bought_is_bought_again() {
         });
     };
     buying().with(there).breaks(PURCHASE, "cr-7 is there already");
+    let of_another = |bench: &mut Bench| {
+        edit(&mut bench.input.observed.cloud.reservations, |all| {
+            let tag = ReservationTag { fleet: "other".into(), reservation: "july".into(), generation: 0 };
+            let seen = ReservationSeen { tag: Some(tag), block: true, ..all["cr-1"].clone() };
+            all.insert("cr-8".into(), seen);
+        });
+    };
+    buying().with(of_another).breaks(PURCHASE, "cr-8 is there already");
     let mut twice = buying();
     let again = twice.find("buy").clone();
     twice.plan.steps.push(Step { id: "again".into(), ..again });

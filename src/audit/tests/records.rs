@@ -115,7 +115,7 @@ fn what_a_person_or_apply_writes_is_in_no_plan() {
 #[test]
 fn a_rename_a_beginning_and_a_gap_are_checked_too() {
     record(LedgerChange::Renamed { from: "old".into(), to: "train".into() }).breaks(LAW, "no document says");
-    record(LedgerChange::Begin { fleet: "other".into() }).breaks(LAW, "another one");
+    record(LedgerChange::Begin { fleet: "other".into(), began: None }).breaks(LAW, "another one");
     let at = Bench::empty(NOON).input.now;
     let missing = || record(LedgerChange::Missing { slot: slot("train", 3), since: Some(at) });
     missing().breaks(LAW, "not missing");

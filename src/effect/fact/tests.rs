@@ -433,6 +433,8 @@ fn a_node_is_ready_and_an_instant_comes() {
     assert_eq!(word(&ready, &nothing(), 0), "never");
     assert_eq!(word(&Fact::After(at(5)), &Observed::default(), 5), "holds");
     assert_eq!(word(&Fact::After(at(5)), &Observed::default(), 4), "not yet");
+    assert_eq!(word(&Fact::Before(at(5)), &Observed::default(), 4), "holds");
+    assert_eq!(word(&Fact::Before(at(5)), &Observed::default(), 5), "never");
 }
 
 #[test]

@@ -267,12 +267,22 @@ fn words_of_people_are_kept_and_taken_back() {
     let mut ledger = after(&[
         LedgerChange::Drain { node: "n".into(), order: order("fan") },
         LedgerChange::Drain { node: "n".into(), order: order("disk") },
-        LedgerChange::Begin { fleet: "f".into() },
-        LedgerChange::Begin { fleet: "g".into() },
+        LedgerChange::Begin { fleet: "f".into(), began: None },
+        LedgerChange::Begin { fleet: "g".into(), began: None },
         LedgerChange::Quarantine { node: "n".into(), quarantine },
         LedgerChange::Recall { tide: "nightly".into(), recall },
     ]);
     assert_eq!(ledger.head.fleet, Some("f".into()), "a fleet begins once");
+    let began = |anew| Began { at: at(5), ended: 2, anew };
+    let mut anew = after(&[
+        LedgerChange::Begin { fleet: "f".into(), began: Some(began(true)) },
+        LedgerChange::Begin { fleet: "f".into(), began: None },
+    ]);
+    assert_eq!(anew.head.began, Some(began(true)), "and says once what it was begun beside");
+    let known = LedgerChange::KnownAnew { fleet: "f".into(), began: began(true) };
+    anew.change(&known);
+    assert_eq!((anew.head.began, &anew.head.fleet), (Some(began(false)), &Some("f".into())));
+    assert_eq!(after(&[known]).head, anew.head, "who knows it first of all forgets no removal");
     assert_eq!((ledger.head.quarantined.len(), ledger.head.recalled.len()), (1, 1));
     ledger.change(&LedgerChange::Return { node: "n".into() });
     assert_eq!(ledger.head.quarantined.len(), 0);

@@ -154,6 +154,13 @@ fn renames(p: &mut Problems<'_>) {
                     .at(old.at, "")
                     .hint("remove it, or write the name that the object had before"),
             );
+        } else if object.kind == Kind::Fleet {
+            let message = "a Fleet cannot be renamed: what it remembers is found by its name".to_string();
+            let hint = format!(
+                "keep the name `{}`; without `renamedFrom` this is a new fleet, which takes nothing of the old one over",
+                old.value
+            );
+            p.say(said(codes::RENAMED_FROM, message).at(old.at, "the ledger has this name").hint(hint));
         } else if let Some((_, there)) = still {
             let message = format!("`{}` cannot have been renamed: it is still there", old.value);
             let at = there.span;

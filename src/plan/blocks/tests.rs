@@ -139,6 +139,8 @@ fn a_mandate_takes_the_cheapest_that_matches() {
     let offers = vec![offer("cb-b", "374000"), offer("cb-a", "373000"), late, offer("cb-c", "376000")];
     let input = offered(block(MANDATE), offers);
     assert_eq!(steps(&drafted(&input)), ["purchase:reservation/july@cb-a"]);
+    // Whoever carries it out looks again whether the mandate is over.
+    assert_eq!(drafted(&input).courses[0].steps[0].requires, [Fact::Before(at("2026-06-20T00:00Z"))]);
     let mut over = input.clone();
     over.now = at("2026-06-20T00:00Z");
     assert!(person(&drafted(&over)).starts_with("the mandate expired"));
@@ -176,6 +178,18 @@ fn a_block_is_bought_once() {
     input.now = at("2026-07-20T00:00Z");
     let draft = drafted(&input);
     assert_eq!((draft.courses.len(), draft.held.len(), draft.notes.len()), (0, 0, 1));
+}
+
+#[test]
+fn a_block_that_another_memory_bought_is_not_bought_again() {
+    let tag = |name: &str| ReservationTag { fleet: "other.0123456789".into(), reservation: name.into(), generation: 0 };
+    let mut input = offered(block(MANDATE), vec![offer("cb-a", "373000"), offer("cb-b", "374000")]);
+    see(&mut input, ReservationSeen { tag: Some(tag("july")), ..seen() });
+    assert!(person(&drafted(&input)).contains("for other.0123456789, and this fleet is"), "by its name");
+    see(&mut input, ReservationSeen { tag: None, offering: Some("cb-a".into()), ..seen() });
+    assert!(person(&drafted(&input)).starts_with("cr-1 was bought with cb-a: "), "by its offer");
+    see(&mut input, ReservationSeen { tag: Some(tag("june")), offering: Some("cb-z".into()), ..seen() });
+    assert_eq!(steps(&drafted(&input)).len(), 1, "somebody else's");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::ids::NodeName;
 use crate::plan::draft::Course;
 use crate::plan::harm::{Gang, gang_of};
 use crate::plan::once;
+use crate::plan::removed::{AN_HOUR, removals};
 use crate::plan::shrink::{self, Shrink};
 use crate::plan::types::{Consent, Held, Reason, Step, WaitingOn};
 use crate::plan::view::{Body, PoolView, SlotView, View};
@@ -17,8 +18,6 @@ use crate::plan::wish::not_wanted;
 
 /// How long a word that was given for a removal counts: who changed his mind should not find it done a week later.
 const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(24);
-/// How long a removal counts.
-const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Nodes that are removed by choice: so many an hour, and not too many at once without somebody's word.
 pub struct Removals {
@@ -34,15 +33,15 @@ pub struct Removals {
 impl Removals {
     pub fn new(view: &View<'_>, courses: &[Course], held: &[Held]) -> Self {
         let allowed = view.standing.limits.nodes_removed_per_hour;
-        let removed = view.input.ledger.pools.values().flat_map(|pool| &pool.removed).map(|(_, at)| *at);
-        let mut recent: Vec<_> = removed.filter(|at| view.now.duration_since(*at) < AN_HOUR).collect();
-        recent.sort_unstable();
+        let recent = removals(view.input);
         let left = allowed.saturating_sub(u32::try_from(recent.len()).unwrap_or(u32::MAX));
-        let wanted: Effects =
-            courses.iter().filter(|course| is_removal(course)).fold(Effects::default(), |mut sum, one| {
+        let wanted: Effects = courses.iter().filter(|course| is_removal(course) && !goes_along(course)).fold(
+            Effects::default(),
+            |mut sum, one| {
                 sum.add(&one.effects());
                 sum
-            });
+            },
+        );
         let waiting = held.iter().filter(|held| held.reason == Reason::NotWanted).count();
         let unwanted = |course: &&Course| course.reason == Reason::NotWanted && is_removal(course);
         let count = courses.iter().filter(unwanted).filter(|course| !is_begun(view, course)).count() + waiting;
@@ -66,6 +65,11 @@ impl Removals {
         }
         if course.reason == Reason::NotWanted && self.too_many && !self.approved && !begun {
             return Some(shrink.word());
+        }
+        // It was let go along because there is room for it: whoever empties it waits for no limit.
+        if goes_along(course) {
+            self.left = self.left.saturating_sub(1);
+            return None;
         }
         if !is_counted(course) || self.ties.is_promised(course) {
             return None;
@@ -152,7 +156,7 @@ impl Ties {
     fn new(view: &View<'_>, courses: &[Course]) -> Self {
         let mut sets = petgraph::unionfind::UnionFind::<usize>::new(courses.len());
         let mut first: BTreeMap<Gang<'_>, usize> = BTreeMap::new();
-        let counted = || courses.iter().enumerate().filter(|(_, course)| is_counted(course));
+        let counted = || courses.iter().enumerate().filter(|(_, course)| is_counted(course) && !goes_along(course));
         for (place, course) in counted() {
             let pods = course.nodes.iter().flat_map(|node| view.harm.pods_on(node));
             let stays = pods.copied().filter(|pod| !view.harm.is_leaving(pod));
@@ -209,6 +213,12 @@ impl Ties {
 /// Whether it will be counted as a removal: one that was begun is already.
 pub fn is_counted(course: &Course) -> bool {
     course.steps.iter().any(|step| step.id.as_str().starts_with("removing:"))
+}
+
+/// Whether a tide, or its health, empties the node, and its removal counts all the same: it moves to a new version on the
+/// way.
+pub fn goes_along(course: &Course) -> bool {
+    is_counted(course) && matches!(course.reason, Reason::Lent { .. } | Reason::Sick { .. })
 }
 
 /// A node that goes by choice: somebody wrote fewer of them, or it moves to a new version.

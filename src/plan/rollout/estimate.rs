@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Canary, Unit, busy_with};
+use super::canary::{Ahead, Canaries};
+use super::{Unit, busy_with};
 use crate::fleet::updates::{When, fits_at};
 use crate::ids::SlotId;
 use crate::plan::health;
+use crate::plan::removed::{AN_HOUR, removals};
 use crate::plan::view::{PoolView, SlotView, View};
 
 /// How long a node may take from the first cordon to being back, beside what its work needs to save itself: what its
@@ -16,14 +18,12 @@ const ONE_NODE: SignedDuration = SignedDuration::from_mins(30);
 
 /// How long the tests may take that a node passes before it is let in.
 const TESTS: SignedDuration = SignedDuration::from_mins(20);
-/// How long a removal counts against the fleet's limit.
-const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// What an estimate begins with.
 pub(super) struct Pace<'c> {
     /// Nodes that are out now.
     pub used: usize,
-    pub canary: &'c Canary,
+    pub canaries: &'c Canaries,
     /// What counts against the fleet's limit of removals.
     pub removed: &'c BTreeSet<&'c SlotId>,
 }
@@ -37,9 +37,7 @@ pub struct Hour {
 
 impl Hour {
     pub fn new(view: &View<'_>) -> Self {
-        let removed = view.input.ledger.pools.values().flat_map(|pool| &pool.removed).map(|(_, at)| *at);
-        let mut removed: Vec<Timestamp> = removed.collect();
-        removed.sort_unstable();
+        let removed = removals(view.input);
         let allowed = usize::try_from(view.standing.limits.nodes_removed_per_hour).unwrap_or(usize::MAX);
         Self { allowed, removed }
     }
@@ -89,15 +87,19 @@ pub(super) fn estimate(
     if pace.used > 0 {
         at = at.checked_add(one_node(view, pool)).ok()?;
     }
-    if let Some(canary) = updates.canary.as_ref().filter(|_| !pace.canary.stands) {
-        if pace.canary.left() > 0 {
-            let (batch, rest) = left.split_at(together(left, pace.canary.left()));
-            at = moves(at, batch)?;
-            left = rest;
+    match pace.canaries.ahead() {
+        Ahead::Nothing => {}
+        Ahead::Tries(first) => {
+            if first > 0 {
+                let (batch, rest) = left.split_at(together(left, first));
+                at = moves(at, batch)?;
+                left = rest;
+            }
+            at = at.checked_add(updates.canary.as_ref()?.r#for.signed()).ok()?;
         }
-        at = at.checked_add(canary.r#for.signed()).ok()?;
+        Ahead::Until(watched) => at = at.max(watched),
+        Ahead::Person => return None,
     }
-    at = at.max(pace.canary.watch.unwrap_or(at));
     while !left.is_empty() {
         let (batch, rest) = left.split_at(together(left, usize::try_from(updates.max_unavailable).ok()?));
         at = moves(at, batch)?;

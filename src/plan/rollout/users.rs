@@ -46,14 +46,14 @@ impl Users {
     }
 }
 
-const MOVES: &str = "it moves";
+pub(super) const MOVES: &str = "it moves";
 
 fn node_of(slot: &SlotView<'_>) -> Option<NodeName> {
     slot.node.map(|(name, _)| name.clone())
 }
 
 /// Why a slot has no node in service.
-fn is_out(slot: &SlotView<'_>) -> &'static str {
+pub(super) fn is_out(slot: &SlotView<'_>) -> &'static str {
     match (slot.body, slot.node) {
         (Body::Nothing | Body::Dead | Body::Missing, _) => "it has no node",
         (Body::Dying, _) => "its node is going",
@@ -64,7 +64,7 @@ fn is_out(slot: &SlotView<'_>) -> &'static str {
 }
 
 /// Why a node in service is about to be out.
-fn leaves(reason: &Reason) -> String {
+pub(super) fn leaves(reason: &Reason) -> String {
     match reason {
         Reason::Sick { symptom, .. } => format!("it is sick: {symptom}"),
         Reason::Lent { tide, .. } => format!("it is lent by {tide}"),

@@ -58,7 +58,7 @@ fn told(input: &PlanInput) -> String {
 }
 
 fn told_after(input: &PlanInput, mut draft: Draft) -> String {
-    plan(input, &Harm::new(input), &mut draft);
+    plan(&View::new(input), &mut draft);
     let line = |one: &Upcoming| {
         let pods = one.disruption.pods;
         let hit = if pods == 0 { String::new() } else { format!(" ({pods} pods)") };

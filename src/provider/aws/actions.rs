@@ -313,6 +313,22 @@ mod tests {
         }
     }
 
+    /// The name of what is shared has its owner's account in it.
+    #[test]
+    fn a_launch_may_use_what_another_account_shares() {
+        let policy: Value = serde_json::from_str(include_str!("../../../deploy/aws/iam-policy.json")).unwrap();
+        let statements = policy["Statement"].as_array().unwrap().iter();
+        let with = statements.clone().find(|statement| statement["Sid"] == "LaunchWith").unwrap();
+        let named = with["Resource"].as_array().unwrap();
+        for shared in ["capacity-reservation", "placement-group", "security-group", "subnet"] {
+            assert!(named.contains(&format!("arn:aws:ec2:REGION:*:{shared}/*").into()), "{shared}");
+        }
+        // What is changed or ended is of the account itself.
+        for statement in statements.filter(|statement| statement["Sid"] != "LaunchWith") {
+            assert!(!statement["Resource"].to_string().contains(":*:"), "{}", statement["Sid"]);
+        }
+    }
+
     #[test]
     fn the_table_lists_every_call_once() {
         let names: BTreeSet<&str> = Api::ALL.iter().map(|api| api.name()).collect();

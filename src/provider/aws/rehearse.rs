@@ -213,12 +213,17 @@ fn statement(cloud: &AwsCloud, fleet: &str, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::config::Endpoints;
+
+    fn account(region: &str, account_id: &str) -> AwsCloud {
+        let (region, account_id) = (region.into(), account_id.into());
+        let endpoint_urls = Endpoints::default();
+        AwsCloud { region, account_id, endpoint_url: None, endpoint_urls, eks: None, queue_url: None }
+    }
 
     #[test]
     fn a_denial_at_plan_time_holds_the_statement_that_is_missing_for_this_fleet() {
-        let region = "us-west-2".to_string();
-        let cloud =
-            AwsCloud { region, account_id: "123456789012".into(), endpoint_url: None, eks: None, queue_url: None };
+        let cloud = account("us-west-2", "123456789012");
         let failure = Failure::said(Api::TerminateInstances, "UnauthorizedOperation", Some(403), "You may not.");
         let told = told(&cloud, "ml.0123456789", &failure);
         assert!(told.contains("`ec2:TerminateInstances`") && told.contains(r#"{"Sid":"OwnInstances""#), "{told}");
@@ -230,8 +235,7 @@ mod tests {
 
     #[test]
     fn every_statement_that_a_denial_can_name_is_there() {
-        let cloud =
-            AwsCloud { region: "r".into(), account_id: "a".into(), endpoint_url: None, eks: None, queue_url: None };
+        let cloud = account("r", "a");
         for api in Api::ALL.iter().filter(|api| !api.is_free()) {
             assert!(statement(&cloud, "f", api.statement()).is_some(), "{}", api.name());
         }

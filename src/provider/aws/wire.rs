@@ -25,7 +25,7 @@ use super::actions::Api;
 use super::buckets::Buckets;
 use super::errors::Failure;
 use super::line::Line;
-use crate::fleet::config::AwsCloud;
+use crate::fleet::config::{AwsCloud, Endpoints};
 use crate::provider::clock::SystemClock;
 use crate::provider::{Class, Clock};
 
@@ -68,7 +68,7 @@ impl Wire {
         if let Some((id, secret)) = keys {
             loader = loader.credentials_provider(Credentials::new(id, secret, None, None, "given"));
         }
-        Self::with(&loader.load().await, None, Rc::new(SystemClock))
+        Self::with(&loader.load().await, &cloud.endpoint_urls, None, Rc::new(SystemClock))
     }
 
     /// Over a line of this process, at its time. Keys are of no use there.
@@ -86,25 +86,36 @@ impl Wire {
             .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
             .build();
         // How often readings may be repeated is counted for all clients of a process together, and many worlds are in one.
-        Self::with(&config, Some(RetryPartition::custom("line").build()), Rc::new(line.clone()))
+        let counted = RetryPartition::custom("line").build();
+        Self::with(&config, &cloud.endpoint_urls, Some(counted), Rc::new(line.clone()))
     }
 
-    fn with(config: &SdkConfig, counted: Option<RetryPartition>, clock: Rc<dyn Clock>) -> Self {
-        macro_rules! client {
-            ($service:ident) => {{
+    fn with(config: &SdkConfig, urls: &Endpoints, counted: Option<RetryPartition>, clock: Rc<dyn Clock>) -> Self {
+        macro_rules! builder {
+            ($service:ident, $url:ident) => {{
                 let mut builder = $service::config::Builder::from(config);
+                // Without one it stays as it was found: the fleet's for all services, or what the SDK knows.
+                if let Some(url) = &urls.$url {
+                    builder.set_endpoint_url(Some(url.clone()));
+                }
+                builder
+            }};
+        }
+        macro_rules! client {
+            ($service:ident, $url:ident) => {{
+                let mut builder = builder!($service, $url);
                 builder.set_retry_partition(counted.clone());
                 $service::Client::from_conf(builder.build())
             }};
         }
-        let once = aws_sdk_ec2::config::Builder::from(config).retry_config(RetryConfig::disabled()).build();
+        let once = builder!(aws_sdk_ec2, ec2).retry_config(RetryConfig::disabled()).build();
         Self {
-            ec2: client!(aws_sdk_ec2),
+            ec2: client!(aws_sdk_ec2, ec2),
             ec2_once: aws_sdk_ec2::Client::from_conf(once),
-            ssm: client!(aws_sdk_ssm),
-            eks: client!(aws_sdk_eks),
-            sqs: client!(aws_sdk_sqs),
-            sts: client!(aws_sdk_sts),
+            ssm: client!(aws_sdk_ssm, ssm),
+            eks: client!(aws_sdk_eks, eks),
+            sqs: client!(aws_sdk_sqs, sqs),
+            sts: client!(aws_sdk_sts, sts),
             buckets: RefCell::default(),
             clock,
         }

@@ -2,7 +2,7 @@
 //! does.
 //!
 //! A node is registered once, with the labels and taints that its machine starts with; what others do to it from then on
-//! stays. It carries the annotation by which KWOK keeps it alive, and a label of ours by which it is found again. Called
+//! stays. Only what it has to give is told again when it changes: GPUs are there once their plugin runs. It carries the annotation by which KWOK keeps it alive, and a label of ours by which it is found again. Called
 //! by `tidewright sim serve --join`, and by nothing that looks after a fleet.
 
 use std::cell::RefCell;
@@ -36,12 +36,15 @@ pub struct Machine {
     pub allocatable: BTreeMap<ResourceName, i64>,
 }
 
+/// What each registered node was told to have; none where somebody before us told it.
+type Known = BTreeMap<NodeName, Option<BTreeMap<ResourceName, i64>>>;
+
 /// Whoever registers nodes.
 #[derive(Debug)]
 pub struct Registrar {
     wire: Wire,
     /// Those that are registered; none before anybody looked.
-    known: RefCell<Option<BTreeSet<NodeName>>>,
+    known: RefCell<Option<Known>>,
 }
 
 impl Registrar {
@@ -59,7 +62,7 @@ impl Registrar {
         let looked = self.known.borrow().clone();
         let mut known = match looked {
             Some(known) => known,
-            None => self.registered().await?,
+            None => self.registered().await?.into_iter().map(|name| (name, None)).collect(),
         };
         let kept = self.change(&mut known, wanted, now).await;
         *self.known.borrow_mut() = Some(known);
@@ -68,11 +71,11 @@ impl Registrar {
 
     async fn change(
         &self,
-        known: &mut BTreeSet<NodeName>,
+        known: &mut Known,
         wanted: &BTreeMap<NodeName, Machine>,
         now: Timestamp,
     ) -> Result<(), ProviderError> {
-        let gone: Vec<NodeName> = known.iter().filter(|name| !wanted.contains_key(*name)).cloned().collect();
+        let gone: Vec<NodeName> = known.keys().filter(|name| !wanted.contains_key(*name)).cloned().collect();
         for name in gone {
             match self.wire.delete(&format!("/api/v1/nodes/{name}"), &json!({})).await {
                 Err(failure) if failure.code() != Some(404) => return Err(failure.into()),
@@ -80,10 +83,12 @@ impl Registrar {
             }
         }
         for (name, machine) in wanted {
-            if !known.contains(name) {
-                self.register(name, machine, now).await?;
-                known.insert(name.clone());
+            match known.get(name) {
+                Some(Some(told)) if *told == machine.allocatable => continue,
+                Some(_) => self.tell(name, &amounts(machine)).await?,
+                None => self.register(name, machine, now).await?,
             }
+            known.insert(name.clone(), Some(machine.allocatable.clone()));
         }
         Ok(())
     }
@@ -94,8 +99,11 @@ impl Registrar {
             Err(failure) if failure.code() != Some(409) => return Err(failure.into()),
             _ => {}
         }
-        let status = json!({"status": status(machine, now)});
-        self.wire.merge(&format!("/api/v1/nodes/{name}/status"), &status).await?;
+        self.tell(name, &status(machine, now)).await
+    }
+
+    async fn tell(&self, name: &NodeName, status: &Value) -> Result<(), ProviderError> {
+        self.wire.merge(&format!("/api/v1/nodes/{name}/status"), &json!({"status": status})).await?;
         Ok(())
     }
 
@@ -146,7 +154,8 @@ fn object(name: &NodeName, machine: &Machine) -> Value {
     })
 }
 
-fn status(machine: &Machine, now: Timestamp) -> Value {
+/// What it has to give.
+fn amounts(machine: &Machine) -> Value {
     let mut amounts: BTreeMap<String, String> = machine
         .allocatable
         .iter()
@@ -156,18 +165,21 @@ fn status(machine: &Machine, now: Timestamp) -> Value {
         })
         .collect();
     amounts.entry("pods".into()).or_insert_with(|| PODS.to_string());
-    json!({
-        "capacity": amounts,
-        "allocatable": amounts,
-        "conditions": [{
-            "type": "Ready",
-            "status": "True",
-            "reason": "KubeletReady",
-            "message": "simulated",
-            "lastHeartbeatTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        }],
-    })
+    json!({"capacity": amounts, "allocatable": amounts})
+}
+
+/// The same, of a node that is ready.
+fn status(machine: &Machine, now: Timestamp) -> Value {
+    let mut status = amounts(machine);
+    status["conditions"] = json!([{
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "simulated",
+        "lastHeartbeatTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    }]);
+    status
 }
 
 #[cfg(test)]
@@ -213,6 +225,26 @@ mod tests {
     async fn keep(registrar: &Registrar, wanted: &[(&str, Machine)]) {
         let wanted = wanted.iter().map(|(name, machine)| (NodeName::from(*name), machine.clone())).collect();
         registrar.keep(&wanted, Timestamp::UNIX_EPOCH).await.unwrap();
+    }
+
+    #[test]
+    fn gpus_that_come_after_the_node_are_told() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let asked = runtime.block_on(async {
+            let (registrar, asked) = server(r#"{"metadata": {}, "items": [{"metadata": {"name": "old"}}]}"#);
+            let mut bare = machine();
+            bare.allocatable.insert("nvidia.com/gpu".into(), 0);
+            keep(&registrar, &[("new", bare), ("old", machine())]).await;
+            for _ in 0..2 {
+                keep(&registrar, &[("new", machine()), ("old", machine())]).await;
+            }
+            asked.lock().unwrap().clone()
+        });
+        let told = |at: usize| (asked[at].0.as_str(), &asked[at].1["status"]);
+        // Which GPUs a node shows that is there already, nobody remembers.
+        assert_eq!(told(3), ("PATCH /api/v1/nodes/old/status", &amounts(&machine())));
+        assert_eq!(told(4), ("PATCH /api/v1/nodes/new/status", &amounts(&machine())));
+        assert_eq!(asked.len(), 5, "{asked:?}");
     }
 
     #[test]

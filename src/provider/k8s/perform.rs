@@ -151,7 +151,8 @@ async fn cut(
         k8s.clock.sleep_until(seen).await;
     }
     let nothing = BTreeMap::new();
-    relabel(k8s, name, if flip { &nothing } else { over }, json!(laid_out.labels)).await
+    let over = if flip { &nothing } else { over };
+    relabel(k8s, name, over, json!(laid_out.order(over))).await
 }
 
 async fn relabel(

@@ -60,7 +60,7 @@ pub fn lab_with(seed: u64) -> Sim {
 }
 
 pub fn begin(sim: &Sim) {
-    sim.remember(&LedgerChange::Begin { fleet: "fleet-1".into() });
+    sim.remember(&LedgerChange::Begin { fleet: "fleet-1".into(), began: None });
     ask(sim, &CloudAction::EnsureTemplate(template("one"))).unwrap();
     ask(sim, &CloudAction::EnsureGroup { group: "train".into() }).unwrap();
 }

@@ -482,7 +482,7 @@ fn step(step: &plan::Step, words: &Words<'_>) -> Step {
 fn held(held: &plan::Held, words: &Words<'_>) -> Held {
     let wait = words.waiting(&held.waiting_on);
     let until = match &held.waiting_on {
-        WaitingOn::Until { at, .. } => Some(*at),
+        WaitingOn::Until { at, .. } | WaitingOn::Canary { until: at, .. } => Some(*at),
         WaitingOn::Capacity { retry, .. } => *retry,
         _ => None,
     };

@@ -64,6 +64,7 @@ pub fn waiting_name(waiting: &WaitingOn) -> &'static str {
     match waiting {
         WaitingOn::Budget { .. } => "budget",
         WaitingOn::Until { .. } => "until",
+        WaitingOn::Canary { .. } => "canary",
         WaitingOn::Capacity { .. } => "capacity",
         WaitingOn::Step(_) => "step",
         WaitingOn::DisruptionBudget(_) => "disruption_budget",

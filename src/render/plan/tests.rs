@@ -497,6 +497,12 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
         WaitingOn::budget("maxUnavailable of pool/train", 2, 7),
         WaitingOn::budget("canary", 1, 0),
         WaitingOn::until(at("2026-11-08T10:00-08:00"), "the window is closed"),
+        WaitingOn::Canary {
+            pool: "train".into(),
+            by: vec![SlotId::new(&"train".into(), 0)],
+            since: now,
+            until: at("2026-11-08T10:00-08:00"),
+        },
         WaitingOn::Capacity { what: "p5.48xlarge in us-west-2a".into(), retry: Some(now) },
         WaitingOn::Capacity { what: "reservation/h100, which comes first".into(), retry: None },
         WaitingOn::Step("terminate:train/1@2".into()),
@@ -536,6 +542,8 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     maxUnavailable of pool/train: 7 already, and 2 may be
     the canary goes first: 0 of 1 node
     until Sun 10:00: the window is closed
+    canary train/0: since 19:55, until Sun 10:00
+      to go on earlier, shorten updates.canary.for of pool/train
     the cloud had no p5.48xlarge in us-west-2a; asked again now
     for reservation/h100, which comes first
     after terminate train/1 (i-train-1)

@@ -133,6 +133,14 @@ impl Words<'_> {
                 let on = format!("until {}: {}", self.near(*at), clean(why));
                 Wait { on, remedy: remedy.as_deref().map(clean), patch: None }
             }
+            WaitingOn::Canary { pool, by, since, until } => {
+                let by: Vec<String> = by.iter().map(ToString::to_string).collect();
+                let (since, until) = (self.near(*since), self.near(*until));
+                with(
+                    format!("canary {}: since {since}, until {until}", list(&by, 3)),
+                    format!("to go on earlier, shorten updates.canary.for of pool/{pool}"),
+                )
+            }
             WaitingOn::Capacity { what, retry } => {
                 let what = clean(what);
                 on(match retry {

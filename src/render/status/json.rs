@@ -56,6 +56,9 @@ struct Report {
     unmet: Vec<Unmet>,
     /// Each tide by its name.
     tides: BTreeMap<String, Tide>,
+    /// When it was seen that the ledger was lost, with the freezes, recalls, quarantines, drains and approvals that it held;
+    /// until `tidewright lost --yes` says that this is known.
+    ledger_lost: Option<String>,
     /// What is stopped, by whom and why.
     freezes: Vec<Freeze>,
     /// Nodes that are out of service until a person returns them.
@@ -352,6 +355,7 @@ pub fn json(status: &Status, directory: &str) -> String {
         quotas: status.quotas.iter().map(share).collect(),
         unmet: status.unmet.iter().map(|one| Unmet { quota: one.quota.to_string(), words: one.why.clone() }).collect(),
         tides: status.tides.iter().map(|one| (one.tide.to_string(), tide(one))).collect(),
+        ledger_lost: status.ledger_lost.map(instant),
         freezes: status.freezes.iter().map(freeze).collect(),
         quarantines: status
             .quarantines

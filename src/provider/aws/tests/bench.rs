@@ -69,7 +69,7 @@ pub fn target_with(endpoint: &str, image: &str, more: &str) -> Target {
 
 fn account(target: &Target) -> AwsCloud {
     let Place::Aws(aws) = &target.standing.cloud else { panic!("it is in AWS") };
-    aws.clone()
+    (**aws).clone()
 }
 
 pub async fn connect(target: &Target, fleet: &str) -> Aws {

@@ -15,7 +15,7 @@ use super::bench;
 use crate::effect::{CloudAction, Subject};
 use crate::endpoint::{Endpoint, Fault, Kind, Options};
 use crate::fleet::Target;
-use crate::fleet::config::{AwsCloud, Eks};
+use crate::fleet::config::{AwsCloud, Eks, Endpoints};
 use crate::ids::FleetUid;
 use crate::observed::CloudSeen;
 use crate::provider::aws::Aws;
@@ -58,6 +58,7 @@ impl Wired {
             region: "us-west-2".into(),
             account_id: bench::ACCOUNT.into(),
             endpoint_url: Some("http://localhost".into()),
+            endpoint_urls: Endpoints::default(),
             eks: Some(Eks { cluster_name: "ml".into() }),
             // Some fleets are told by a queue, and the others ask.
             queue_url: seed.is_multiple_of(8).then(|| format!("{account}/notices")),

@@ -4,6 +4,7 @@ pub(super) mod bench;
 mod campaign;
 mod crashes;
 mod door;
+mod found;
 mod moto;
 mod notices;
 mod sim;

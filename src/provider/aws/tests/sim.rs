@@ -14,7 +14,7 @@ use crate::effect::{Action, CloudAction, LaunchRequest, PurchaseRequest, Reserve
 use crate::endpoint::serve::{Served, Speed, serve};
 use crate::endpoint::{Endpoint, Options};
 use crate::fleet::Target;
-use crate::fleet::config::Cloud as Place;
+use crate::fleet::config::{AwsCloud, Cloud as Place, Endpoints};
 use crate::fleet::reservation::Match;
 use crate::ids::{Digest, FleetUid};
 use crate::load;
@@ -28,10 +28,10 @@ use crate::provider::{Class, Clock, Cloud, Done, World};
 use crate::round;
 use crate::units::{Duration, Usd};
 
-const IMAGE: &str = "ami-0123456789abcdef0";
+pub const IMAGE: &str = "ami-0123456789abcdef0";
 
 /// The simulated EC2 behind a port, for as long as the story takes.
-fn served(options: Options, speed: f64, tell: impl AsyncFnOnce(&str, Rc<Served>)) {
+pub fn served(options: Options, speed: f64, tell: impl AsyncFnOnce(&str, Rc<Served>)) {
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
     let sim = Sim::in_memory(now, 1);
     sim.aside(|state| state.cloud.account.be(Some(bench::ACCOUNT.into()), Some("us-west-2".into())));
@@ -290,6 +290,50 @@ fn the_wrong_port_is_a_gap_that_says_so() {
         let aws = bench::connect(&target, "ml").await;
         let seen = aws.observe(&target).await;
         assert!(seen.instances.gap().is_some_and(|gap| gap.why.contains("cannot be reached")), "{:?}", seen.instances);
+    });
+}
+
+#[test]
+fn each_service_is_asked_at_its_own_endpoint() {
+    let wrong = "http://127.0.0.1:1";
+    served(Options { throttle: false, ..Options::default() }, 1.0, async |url, served| {
+        let fleet = demo(wrong);
+        tag_network(&served.sim, &fleet);
+        let now = Timestamp::now();
+        let target = fleet.target_at(now);
+        let template = crate::compile::compile(&target).pools["train"].template.clone();
+        let Place::Aws(cloud) = &fleet.cloud.value else { panic!() };
+        let at = |url: &str| Some(url.to_string());
+        let queue_url = Some(format!("{url}/123456789012/notices"));
+        let (ec2, eks, sqs, ssm, sts) = (at(url), at(url), at(url), at(url), at(url));
+        let endpoint_urls = Endpoints { ec2, eks, sqs, ssm, sts };
+        let cloud = AwsCloud { endpoint_urls, queue_url, ..(**cloud).clone() };
+        let ask = async |cloud: &AwsCloud| {
+            // A template that is there is not made again, and nobody is asked for what it needs.
+            served.sim.aside(|state| state.cloud.account.templates.clear());
+            let aws = Aws::connect_as(cloud, &"aws-demo".into(), "AKIDTEST", "secret").await;
+            let seen = aws.observe(&target).await;
+            let ensured = aws.perform(&CloudAction::EnsureTemplate(template.clone())).await;
+            (seen.instances.gap().map(|gap| gap.what.clone()), ensured.map_err(|error| error.message))
+        };
+        type Lose = fn(&mut Endpoints);
+        let each: [(Lose, Option<&str>); 5] = [
+            (|urls| urls.sts = None, Some("GetCallerIdentity")),
+            (|urls| urls.ec2 = None, Some("DescribeInstances")),
+            (|urls| urls.sqs = None, Some("ReceiveMessage")),
+            (|urls| urls.ssm = None, None),
+            (|urls| urls.eks = None, None),
+        ];
+        for (at, (lose, gap)) in each.into_iter().enumerate() {
+            let mut lost = cloud.clone();
+            lose(&mut lost.endpoint_urls);
+            let (seen, ensured) = ask(&lost).await;
+            assert_eq!(seen.as_deref().is_some(), gap.is_some(), "{at}: {seen:?}");
+            // A queue is no part of a template; without any other it cannot be made.
+            assert_eq!(ensured.is_err(), gap != Some("ReceiveMessage"), "{at}: {ensured:?}");
+            assert!(ensured.err().is_none_or(|why| why.contains("cannot be reached")), "{at}");
+        }
+        assert_eq!(ask(&cloud).await, (None, Ok(Done::Nothing)));
     });
 }
 

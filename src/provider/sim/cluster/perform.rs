@@ -100,8 +100,13 @@ impl ClusterState {
                 node.labels.remove(PLUGIN_CONFIG);
                 node.gpus.forget_orders();
             }
-            laid_out.labels.keys().for_each(|key| drop(node.moved_by.remove(key)));
-            node.labels.extend(laid_out.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+            for (key, value) in laid_out.order(&node.labels) {
+                node.moved_by.remove(&key);
+                match value {
+                    Some(value) => drop(node.labels.insert(key, value)),
+                    None => drop(node.labels.remove(&key)),
+                }
+            }
         })
     }
 
