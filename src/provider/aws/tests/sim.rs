@@ -294,7 +294,6 @@ fn the_wrong_port_is_a_gap_that_says_so() {
 }
 
 #[test]
-#[ignore = "the test is not right yet: a template of an earlier case is asked for, which this world does not have"]
 fn each_service_is_asked_at_its_own_endpoint() {
     let wrong = "http://127.0.0.1:1";
     served(Options { throttle: false, ..Options::default() }, 1.0, async |url, served| {
