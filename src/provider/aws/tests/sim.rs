@@ -310,7 +310,10 @@ fn each_service_is_asked_at_its_own_endpoint() {
         let cloud = AwsCloud { endpoint_urls, queue_url, ..(**cloud).clone() };
         let ask = async |cloud: &AwsCloud| {
             // A template that is there is not made again, and nobody is asked for what it needs.
-            served.sim.aside(|state| state.cloud.account.templates.clear());
+            served.sim.aside(|state| {
+                state.cloud.account.templates.clear();
+                state.cloud.account.made.clear();
+            });
             let aws = Aws::connect_as(cloud, &"aws-demo".into(), "AKIDTEST", "secret").await;
             let seen = aws.observe(&target).await;
             let ensured = aws.perform(&CloudAction::EnsureTemplate(template.clone())).await;
