@@ -100,7 +100,8 @@ pub fn empty_slot(
 /// now, or whoever approves the others is asked again.
 fn leaves_again(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, after: StepId, draft: &mut Draft) {
     let (on, reason) = (thing(pool.name), not_wanted(view, pool, slot).0);
-    let effects = Effects::one(Verb::Terminate, on.clone(), Amount::count(1));
+    let verb = if slot.is_existing() { Verb::Release } else { Verb::Terminate };
+    let effects = Effects::one(verb, on.clone(), Amount::count(1));
     let wanted = format!("remove the node of {}", slot.id);
     draft.held.push(Held { effects, ..held(&on, wanted, reason, WaitingOn::Step(after)) });
 }
@@ -305,6 +306,10 @@ fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &
         (None, Some((node, _))) => Fact::Ready(node.clone()),
         (None, None) => return,
     };
-    made.push(step_id("joined", &slot.id, generation), Action::Await(fact), vec![], (60, 300));
+    let joined = step_id("joined", &slot.id, generation);
+    made.push(joined.clone(), Action::Await(fact), vec![], (60, 300));
     push(draft, &on, vec![], format!("the node of {} in service", slot.id), reason.clone(), false, made.steps);
+    if !wanted {
+        leaves_again(view, pool, slot, joined, draft);
+    }
 }
