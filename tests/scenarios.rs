@@ -105,7 +105,9 @@ scripts! {
     ended_node_is_not_opened
     entries_in_use_stay_in_the_file
     existing_node_disappears
+    existing_nodes_are_claimed_again
     existing_nodes_are_claimed_and_released
+    existing_nodes_of_a_document_that_comes_back
     fabric_change_disturbs_nobody
     fabric_chooses_existing_nodes
     fabric_gets_another_level
@@ -148,6 +150,7 @@ scripts! {
     keep_ready_holds_through_an_edited_layout
     kept_nodes_are_not_chosen_to_go
     kueues_file_needs_a_change
+    label_of_a_pool_keeps_its_node
     launched_and_never_listed
     launched_machines_change_places
     launches_name_their_hosts
