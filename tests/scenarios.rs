@@ -120,8 +120,10 @@ scripts! {
     forgotten_machine_is_missing
     freeze_holds_the_guards_recall
     freeze_holds_the_tide
+    freeze_of_a_pool_holds_the_guards_recall
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
+    frozen_document_lets_memory_be_true
     frozen_in_the_middle
     frozen_node_of_a_gang_holds_all_of_it
     frozen_pool_holds_a_loan_of_quota
@@ -196,6 +198,7 @@ scripts! {
     pods_that_find_no_place_are_named
     policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends
+    quarantine_after_the_plan_stops_the_update
     quarantine_ends_with_its_node
     quarantined_node_goes_first
     quarantined_node_is_missed_in_a_loan
@@ -232,6 +235,7 @@ scripts! {
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open
     returned_node_is_admitted_first
+    returned_node_is_not_emptied_by_an_old_plan
     returned_node_serves_while_an_update_waits
     roll_out_by_the_hour_keeps_its_approval
     roll_out_says_when_it_is_done
