@@ -59,10 +59,12 @@ scripts! {
     budget_that_never_allows_is_named
     canary_and_windows
     canary_beside_a_shrink
+    canary_in_quarantine_holds
     canary_is_in_service
     canary_nobody_can_be
     canary_of_a_cut
     canary_of_lent_nodes
+    canary_out_of_service_is_not_watched
     capacity_error_falls_back
     claimed_node_disappears
     claimed_node_of_a_mixed_pool_disappears
@@ -181,6 +183,7 @@ scripts! {
     mig_manager_hangs
     missed_turn_is_no_roll_out
     new_nodes_serve_while_an_update_waits
+    node_kept_out_counts_as_unavailable
     node_of_other_hardware_is_not_claimed
     node_that_goes_for_good_is_not_out_for_an_update
     node_that_is_late_is_not_idle
