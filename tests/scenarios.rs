@@ -59,10 +59,12 @@ scripts! {
     budget_that_never_allows_is_named
     canary_and_windows
     canary_beside_a_shrink
+    canary_in_quarantine_holds
     canary_is_in_service
     canary_nobody_can_be
     canary_of_a_cut
     canary_of_lent_nodes
+    canary_out_of_service_is_not_watched
     capacity_error_falls_back
     claimed_node_disappears
     claimed_node_of_a_mixed_pool_disappears
@@ -105,7 +107,9 @@ scripts! {
     ended_node_is_not_opened
     entries_in_use_stay_in_the_file
     existing_node_disappears
+    existing_nodes_are_claimed_again
     existing_nodes_are_claimed_and_released
+    existing_nodes_of_a_document_that_comes_back
     fabric_change_disturbs_nobody
     fabric_chooses_existing_nodes
     fabric_gets_another_level
@@ -118,8 +122,10 @@ scripts! {
     forgotten_machine_is_missing
     freeze_holds_the_guards_recall
     freeze_holds_the_tide
+    freeze_of_a_pool_holds_the_guards_recall
     freeze_thaw_hands_off
     fresh_instances_are_listed_late
+    frozen_document_lets_memory_be_true
     frozen_in_the_middle
     frozen_node_of_a_gang_holds_all_of_it
     frozen_pool_holds_a_loan_of_quota
@@ -148,6 +154,7 @@ scripts! {
     keep_ready_holds_through_an_edited_layout
     kept_nodes_are_not_chosen_to_go
     kueues_file_needs_a_change
+    label_of_a_pool_keeps_its_node
     launched_and_never_listed
     launched_machines_change_places
     launches_name_their_hosts
@@ -176,6 +183,7 @@ scripts! {
     mig_manager_hangs
     missed_turn_is_no_roll_out
     new_nodes_serve_while_an_update_waits
+    node_kept_out_counts_as_unavailable
     node_of_other_hardware_is_not_claimed
     node_that_goes_for_good_is_not_out_for_an_update
     node_that_is_late_is_not_idle
@@ -193,6 +201,7 @@ scripts! {
     pods_that_find_no_place_are_named
     policy_says_what_becomes_of_a_silent_node
     pool_shrinks_while_it_lends
+    quarantine_after_the_plan_stops_the_update
     quarantine_ends_with_its_node
     quarantined_node_goes_first
     quarantined_node_is_missed_in_a_loan
@@ -229,6 +238,7 @@ scripts! {
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open
     returned_node_is_admitted_first
+    returned_node_is_not_emptied_by_an_old_plan
     returned_node_serves_while_an_update_waits
     roll_out_by_the_hour_keeps_its_approval
     roll_out_says_when_it_is_done

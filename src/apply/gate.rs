@@ -1,5 +1,5 @@
 //! What must hold just before an effect: the facts that the step requires, that what it touches is ours and is there,
-//! that nobody froze it, and that nobody said stop.
+//! that nobody froze it or took it out of service since, and that nobody said stop.
 //!
 //! Everything is read for this one effect. A mismatch drops the branch; what to do instead is for the next plan to say.
 
@@ -10,7 +10,8 @@ use super::turn::{Memory, Turn};
 use super::walk::Walk;
 use crate::effect::marks::{HANDS_OFF, MIG_STATE, POOL, cut_order, ordered_since};
 use crate::effect::{
-    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, PoolLedger, Scope, Subject, Thing, Verdict,
+    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, LedgerChange, PoolLedger, Scope, Subject, Thing,
+    Verdict,
 };
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
 use crate::mistakes::{Mistake, is_on};
@@ -18,7 +19,8 @@ use crate::observed::{
     CloudSeen, ClusterSeen, InstanceSeen, InstanceState, NodeSeen, Observed, Read, ReservationState,
 };
 use crate::plan::objects::moved;
-use crate::plan::{Step, Urgency, frozen_by_document};
+use crate::plan::tide::turned;
+use crate::plan::{Reason, Step, Urgency, frozen_by_document};
 use crate::provider::World;
 use crate::status::EventKind;
 
@@ -45,6 +47,7 @@ pub(super) async fn pass(walk: &Walk<'_>, step: &Step, memory: &mut Memory, more
     if !only_notes(&step.action) {
         hands_off(&nodes, &seen, &rest)?;
         frozen(walk, step, &head, &nodes, &[&seen, &rest])?;
+        told(walk, step, &head, &nodes)?;
     }
     if walk.patience.stop.is_asked() { Err(Turn::Stopped) } else { Ok(passed) }
 }
@@ -324,6 +327,7 @@ fn frozen(
     if let Action::Cluster(ClusterAction::Apply(object)) = &step.action {
         pools.extend(moved(walk.input, object));
     }
+    pools.extend(turned(walk.input, &step.action));
     let covers = |scope: &Scope| match scope {
         Scope::Fleet => true,
         Scope::Pool(name) => pools.contains(name),
@@ -338,5 +342,89 @@ fn frozen(
     match head.frozen.iter().chain(&document).find(stops) {
         None => Ok(()),
         Some(freeze) => Err(Turn::End(EventKind::Frozen { by: freeze.by.clone(), reason: freeze.reason.clone() })),
+    }
+}
+
+/// What people said of a node since the plan was made. One that was taken out of service, or is to be kept empty, is theirs:
+/// nothing more is done to it for another reason. One that was given back is not emptied for a word that is no more. What
+/// the plan knew, or says itself, is no news; and the cloud waits for nobody.
+fn told(walk: &Walk<'_>, step: &Step, head: &Head, nodes: &BTreeSet<NodeName>) -> Result<(), Turn> {
+    if step.urgency == Urgency::Deadline || !disturbs(&step.action) {
+        return Ok(());
+    }
+    let known = &walk.input.ledger.head;
+    let says = |head: &Head, node: &NodeName| head.quarantined.contains_key(node) || head.drains.contains_key(node);
+    let takes_out = |node: &NodeName| {
+        let is = |step: &Step| matches!(&step.action, Action::Record(LedgerChange::Quarantine { node: out, .. }) if out == node);
+        walk.plan.steps.iter().any(is)
+    };
+    let of_slot = removed(&step.action).and_then(|slot| node_in(walk, slot));
+    for node in nodes.iter().chain(&of_slot) {
+        let news = !says(known, node) && says(head, node);
+        if news && !takes_out(node) {
+            let quarantine = head.quarantined.get(node).map(|one| ("quarantine", &one.by, one.at, &one.reason));
+            let drain = head.drains.get(node).map(|one| ("drain", &one.by, one.at, &one.reason));
+            if let Some((what, by, at, reason)) = quarantine.or(drain) {
+                let by = format!("{by}, {what} of {node} at {at}");
+                return Err(Turn::End(EventKind::Frozen { by, reason: reason.clone() }));
+            }
+        }
+        if says(known, node) && !says(head, node) && is_for_a_word(walk, &step.reason) {
+            return Err(dropped(format!("{node} was given back since this was planned")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether it does something to a node, or to who is on it, that whoever takes that node out of service did not ask for.
+fn disturbs(action: &Action) -> bool {
+    match action {
+        Action::Cloud(action) => matches!(action, CloudAction::Terminate { .. } | CloudAction::Reboot { .. }),
+        Action::Cluster(ClusterAction::Dress { labels, .. }) => labels.get(POOL).is_some_and(Option::is_none),
+        Action::Cluster(action) => matches!(
+            action,
+            ClusterAction::Cordon { .. }
+                | ClusterAction::Uncordon { .. }
+                | ClusterAction::Cut { .. }
+                | ClusterAction::Ask { .. }
+                | ClusterAction::AskPods { .. }
+                | ClusterAction::Suspend { .. }
+                | ClusterAction::Shrink { .. }
+                | ClusterAction::Evict { .. }
+        ),
+        Action::Record(_) => removed(action).is_some(),
+        Action::Await(_) => false,
+    }
+}
+
+/// The slot whose node is remembered as about to go.
+fn removed(action: &Action) -> Option<&SlotId> {
+    match action {
+        Action::Record(
+            LedgerChange::Removing { slot, .. }
+            | LedgerChange::Leaving { slot }
+            | LedgerChange::Unclaimed { slot }
+            | LedgerChange::Exchange { slot, .. },
+        ) => Some(slot),
+        _ => None,
+    }
+}
+
+/// The node of a slot, as the plan saw it.
+fn node_in(walk: &Walk<'_>, slot: &SlotId) -> Option<NodeName> {
+    let planned = walk.planned(slot);
+    let nodes = || walk.input.observed.cluster.nodes.seen().iter();
+    let launched = || nodes().find(|(_, node)| node.instance.is_some() && node.instance == planned.instance);
+    planned.node.or_else(|| launched().map(|(name, _)| name.clone()))
+}
+
+/// Whether something is done only because a person took its node out of service, or wants it empty.
+fn is_for_a_word(walk: &Walk<'_>, reason: &Reason) -> bool {
+    match reason {
+        Reason::For(step) => walk.plan.step(step).is_some_and(|step| match &step.reason {
+            Reason::For(_) => false,
+            reason => is_for_a_word(walk, reason),
+        }),
+        reason => matches!(reason, Reason::Quarantined { .. } | Reason::Drained { .. }),
     }
 }

@@ -1,5 +1,6 @@
 //! Nodes that go first: until so many of a pool have served on the new version for as long as it says, no more are on
-//! it, or on their way to it because somebody chose that.
+//! it, or on their way to it because somebody chose that. Nor are they while one is kept out of service since before
+//! that.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +35,9 @@ pub fn serves_first(case: &Case<'_>, found: &mut Found) {
         for version in [Version::Template, Version::Cut] {
             let (begun, chosen) = (begun(case, pool, version), chosen(case, pool, version));
             let first = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
-            if chosen.is_subset(&begun) || served(case, pool, version, canary) >= first {
+            let has_served = |by: Timestamp| served(case, pool, version, canary, by) >= first;
+            let is_proven = || has_served(case.now()) && kept_out(case, pool, version).into_iter().all(has_served);
+            if chosen.is_subset(&begun) || is_proven() {
                 continue;
             }
             let all: BTreeSet<&NodeName> = begun.union(&chosen).copied().collect();
@@ -167,23 +170,41 @@ fn is_cut_so(case: &Case<'_>, slot: &SlotId, node: &NodeName) -> bool {
     })
 }
 
-/// How many nodes of a pool are in service on the new version, and have been for as long as a canary has to.
-fn served(case: &Case<'_>, pool: &PoolName, version: Version, canary: &Canary) -> usize {
+/// When nodes of a pool were taken out of service that are on the new version, and are still out.
+fn kept_out(case: &Case<'_>, pool: &PoolName, version: Version) -> Vec<Timestamp> {
+    let head = &case.input.ledger.head;
+    let quarantined = head.quarantined.iter().map(|(node, kept)| (node, kept.at));
+    let out = quarantined.chain(head.drains.iter().map(|(node, kept)| (node, kept.at)));
+    let is_on_it = |node: &NodeName| {
+        let slot = case.slot_of_node(node).filter(|slot| slot.pool == *pool && case.part(slot).is_some());
+        slot.is_some_and(|slot| match version {
+            Version::Template => is_launched_so(case, slot),
+            Version::Cut => is_cut_so(case, slot, node),
+        })
+    };
+    out.filter(|(node, _)| is_on_it(node)).map(|(_, at)| at).collect()
+}
+
+/// How many nodes of a pool are in service on the new version, and had been by then for as long as a canary has to.
+fn served(case: &Case<'_>, pool: &PoolName, version: Version, canary: &Canary, by: Timestamp) -> usize {
     let head = &case.input.ledger.head;
     let serves = |name: &NodeName, node: &NodeSeen| {
         let is_kept_out = head.quarantined.contains_key(name) || head.drains.contains_key(name);
         node.ready && !node.unschedulable && !is_starting(node) && mark(node).is_none() && !is_kept_out
     };
-    let long_enough = |since: Timestamp| case.now().duration_since(since) >= canary.r#for.signed();
+    let long_enough = |since: Timestamp| by.duration_since(since) >= canary.r#for.signed();
     let nodes = case.seen().cluster.nodes.seen().iter().filter(|(name, node)| serves(name, node));
-    let of_pool = nodes.filter_map(|(name, node)| Some((node, case.slot_of_node(name)?)));
-    let of_pool = of_pool.filter(|(_, slot)| slot.pool == *pool && case.part(slot).is_some());
+    let of_pool = nodes.filter_map(|(name, node)| Some((name, node, case.slot_of_node(name)?)));
+    let of_pool = of_pool.filter(|(_, _, slot)| slot.pool == *pool && case.part(slot).is_some());
     let has = |node: &NodeSeen, slot: &SlotId| match version {
         Version::Template => is_launched_so(case, slot),
         Version::Cut => own_cut(case, slot).is_some_and(|wanted| allocatable_is(&node.allocatable, wanted)),
     };
-    let of_version = of_pool.filter(|(node, slot)| has(node, slot));
-    of_version.filter(|(node, slot)| long_enough(since(case, node, slot, version))).count()
+    let of_version = of_pool.filter(|(_, node, slot)| has(node, slot));
+    // A day in quarantine is no day in service.
+    let back = |name: &NodeName| head.returned.get(name).copied().unwrap_or(Timestamp::MIN);
+    let since = |name: &NodeName, node: &NodeSeen, slot: &SlotId| since(case, node, slot, version).max(back(name));
+    of_version.filter(|(name, node, slot)| long_enough(since(name, node, slot))).count()
 }
 
 /// Since when a node can have served as it is: it joined, and was last told to be cut.

@@ -126,7 +126,7 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
                 && case.seen().cluster.nodes.whole().is_some();
             require(gone, || format!("{node} of {slot} is not missing for long enough to be gone"))
         }
-        LedgerChange::Return { node } | LedgerChange::Undrain { node } => {
+        LedgerChange::Return { node, .. } | LedgerChange::Undrain { node, .. } => {
             let gone = case.seen().cluster.nodes.whole().is_some_and(|all| !all.contains_key(node));
             require(gone, || format!("{node} is there, and only a person returns it"))
         }

@@ -7,10 +7,10 @@ use jiff::SignedDuration;
 
 use super::Found;
 use super::case::Case;
-use crate::effect::marks::{GPU_COUNT, MIG_CONFIG};
+use crate::effect::marks::{CORDON, GPU_COUNT, MIG_CONFIG, Mark, POOL};
 use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, Slot, Subject, is_kin, token};
 use crate::fleet::pool::Source;
-use crate::ids::{FleetUid, InstanceId, NodeName, SlotId};
+use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, SlotId};
 use crate::observed::{InstanceSeen, InstanceState, Market, NodeSeen};
 use crate::plan::Step;
 
@@ -252,6 +252,9 @@ pub fn one_node_a_slot(case: &Case<'_>, found: &mut Found) {
         if !in_target(case, slot) || !sources.iter().any(fits) {
             found.step(CLAIMS, &step.id, format!("{node} is not what {slot} asks for"));
         }
+        if let Some(whose) = case.node(node).and_then(|seen| somebody_elses(case, slot, seen)) {
+            found.step(CLAIMS, &step.id, format!("{node} is {whose}"));
+        }
         // What GPU feature discovery counted is only its GPUs as long as nobody cut them.
         let uncut = |seen: &&NodeSeen| seen.labels.get(MIG_CONFIG).is_none_or(|cut| cut == "all-disabled");
         let count = case.node(node).filter(uncut).and_then(|seen| seen.labels.get(GPU_COUNT)?.parse::<u32>().ok());
@@ -264,4 +267,27 @@ pub fn one_node_a_slot(case: &Case<'_>, found: &mut Found) {
             );
         }
     }
+}
+
+/// Whose a node is by what it carries of ours, where that is not the slot's pool and nobody let it go.
+fn somebody_elses(case: &Case<'_>, slot: &SlotId, node: &NodeSeen) -> Option<String> {
+    let worn = PoolName::from(node.labels.get(POOL)?.as_str());
+    if node.annotation(CORDON).is_some_and(|mark| Mark::parse(mark).is_foreign(case.fleet())) {
+        return Some("closed by another fleet".into());
+    }
+    if let Some(tag) = node.instance.as_ref().and_then(|id| case.instance(id)).and_then(|found| found.tag.as_ref()) {
+        return Some(format!("a machine that was launched for {}", tag.slot));
+    }
+    let remembered = case.pool_ledger(&worn);
+    let wanted = case.input.target.pools.get(&worn).map(|pool| pool.nodes);
+    let has = |(index, held): &(&u32, &Slot)| held.is_something() && in_target(case, &SlotId::new(&worn, **index));
+    let held = remembered.map_or(0, |pool| pool.slots.iter().filter(has).count());
+    let claims =
+        case.pool(&worn).is_some_and(|pool| pool.capacity.iter().any(|one| matches!(one, Source::Existing { .. })));
+    let is_left = match wanted {
+        _ if worn == slot.pool => true,
+        Some(wanted) => !claims || held >= usize::try_from(wanted).unwrap_or(usize::MAX),
+        None => remembered.is_some_and(|pool| !pool.is_something()),
+    };
+    (!is_left).then(|| format!("labelled as a node of {worn}"))
 }

@@ -28,8 +28,9 @@ fn is_update(reason: &Reason) -> bool {
     matches!(reason, Reason::Outdated | Reason::Overfull { .. } | Reason::Layout { .. } | Reason::Fabric { .. })
 }
 
-/// The nodes that are out for an update, by this plan or before it. A gang goes whole: one that is wider than the pool
-/// allows goes alone. What was begun is finished whatever the count, because half a change is worse than either end.
+/// The nodes that are out for an update, by this plan or before it, and those that somebody keeps out of service. A gang
+/// goes whole: one that is wider than the pool allows goes alone. What was begun is finished whatever the count, because
+/// half a change is worse than either end.
 pub fn unavailable(case: &Case<'_>, found: &mut Found) {
     let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
     for (at, step) in case.each().filter(|(at, _)| is_update(case.reason(*at))) {
@@ -63,7 +64,11 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
         let moves = Moves::of(case, pool, before.get(pool).unwrap_or(&none), nodes);
         if !moves.keep_within(usize::try_from(allowed).unwrap_or(usize::MAX)) {
             let all = moves.all();
-            found.plan(UNAVAILABLE, format!("{all} nodes of pool {pool} would be out for updates, {allowed} may be"));
+            let what = match moves.kept {
+                0 => format!("{all} nodes of pool {pool} would be out for updates, {allowed} may be"),
+                kept => format!("{all} nodes of pool {pool} would be out, {kept} of them kept so, {allowed} may be"),
+            };
+            found.plan(UNAVAILABLE, what);
         }
     }
 }
@@ -72,7 +77,10 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
 struct Moves {
     /// Nodes that are away, or whose way out was begun: by themselves, or as a part of a gang.
     begun: usize,
-    /// How many nodes each of the others is: what one gang spans is one.
+    /// Nodes beside them that somebody keeps out.
+    kept: usize,
+    /// How many nodes in service each of the others is: what one gang spans is one. What is closed already takes no
+    /// more.
     fresh: Vec<usize>,
 }
 
@@ -83,11 +91,17 @@ impl Moves {
             groups(case, &all).into_iter().partition(|group| !group.is_disjoint(before));
         let slots = begun.iter().flatten().filter_map(|node| case.slot_of_node(node)).map(|slot| slot.index);
         let slots: BTreeSet<u32> = slots.chain(away(case, pool)).collect();
-        Self { begun: slots.len(), fresh: fresh.iter().map(BTreeSet::len).collect() }
+        let kept: BTreeSet<u32> = kept_out(case, pool).difference(&slots).copied().collect();
+        let is_out = |node: &NodeName| {
+            let index = case.slot_of_node(node).map(|slot| slot.index);
+            case.has_our_cordon(node) || index.is_some_and(|index| kept.contains(&index))
+        };
+        let fresh = fresh.iter().map(|group| group.iter().filter(|node| !is_out(node)).count());
+        Self { begun: slots.len(), kept: kept.len(), fresh: fresh.filter(|nodes| *nodes > 0).collect() }
     }
 
     fn all(&self) -> usize {
-        self.begun + self.fresh.iter().sum::<usize>()
+        self.begun + self.kept + self.fresh.iter().sum::<usize>()
     }
 
     /// Nothing is begun, or all of it together is allowed, or one gang goes alone.
@@ -124,6 +138,19 @@ fn away(case: &Case<'_>, pool: &PoolName) -> BTreeSet<u32> {
         !node.is_some_and(|node| node.ready && !is_starting(node))
     };
     recent.map(|(index, _)| *index).filter(is_away).collect()
+}
+
+/// Slots that are wanted, and whose node somebody keeps out of service: in quarantine, drained by hand, or closed by
+/// another hand than ours.
+fn kept_out(case: &Case<'_>, pool: &PoolName) -> BTreeSet<u32> {
+    let head = &case.input.ledger.head;
+    let nodes = case.seen().cluster.nodes.seen().iter().filter(|(name, node)| {
+        let is_closed = node.unschedulable && !case.has_our_cordon(name) && !is_starting(node);
+        head.quarantined.contains_key(*name) || head.drains.contains_key(*name) || is_closed
+    });
+    let slots = nodes.filter_map(|(name, _)| case.slot_of_node(name));
+    let slots = slots.filter(|slot| slot.pool == *pool && case.part(slot).is_some());
+    slots.map(|slot| slot.index).collect()
 }
 
 /// These nodes, those that one gang spans together.

@@ -246,8 +246,9 @@ fn open_again(arguments: &UndrainArguments) -> Result<u8, u8> {
         let there = if names.is_empty() { "no node is".into() } else { format!("these are: {}", names.join(", ")) };
         return Err(fail(&format!("{name} is not drained; {there}")));
     }
-    session.remember(&LedgerChange::Undrain { node: name.clone() })?;
-    if !is_node(&session, &name) {
+    let there = is_node(&session, &name);
+    session.remember(&LedgerChange::Undrain { node: name.clone(), at: there.then(|| session.now()) })?;
+    if !there {
         print(&format!("{name} is gone: the cluster has no such node, and its drain is forgotten."));
         return Ok(DONE);
     }

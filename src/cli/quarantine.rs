@@ -75,7 +75,7 @@ pub fn bring_back(arguments: &ReturnArguments, common: &Common) -> u8 {
             return Err(fail(&format!("{} is not in quarantine{gone}; {there}", arguments.node)));
         }
         let there = is_node(session, &name);
-        session.remember(&LedgerChange::Return { node: name })?;
+        session.remember(&LedgerChange::Return { node: name, at: there.then(|| session.now()) })?;
         if !there {
             print(&format!(
                 "{} is gone: the cluster has no such node, and its quarantine is forgotten.",

@@ -163,15 +163,21 @@ pub enum LedgerChange {
         node: NodeName,
         quarantine: Quarantine,
     },
+    /// A person returns a node, at that time; or it is gone, and nobody is left to be returned.
     Return {
         node: NodeName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
     },
     Drain {
         node: NodeName,
         order: DrainOrder,
     },
+    /// The same of a node that a person wanted empty.
     Undrain {
         node: NodeName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
     },
     Recall {
         tide: TideName,

@@ -47,6 +47,9 @@ pub struct Head {
     /// Nodes that a person wants empty, until they say otherwise.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drains: BTreeMap<NodeName, DrainOrder>,
+    /// Nodes that were kept out of service and may serve again, by a person's word: since when. The last of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub returned: BTreeMap<NodeName, Timestamp>,
     /// Tides that were turned before their time, and when.
     pub recalled: BTreeMap<TideName, Recall>,
     /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
@@ -260,6 +263,22 @@ pub struct Counts {
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How many remedies of a slot are remembered: more than any ladder has rungs.
 const REMEDIES: usize = 16;
+/// How many nodes are remembered that were let in again: more than are watched at once.
+const RETURNED: usize = 256;
+
+impl Head {
+    /// A node that was kept out may serve from here on; one that is gone will not, and nothing is remembered of it.
+    fn serves_again(&mut self, node: &NodeName, at: Option<Timestamp>) {
+        match at {
+            Some(at) => self.returned.insert(node.clone(), at),
+            None => self.returned.remove(node),
+        };
+        if self.returned.len() > RETURNED {
+            let oldest = self.returned.iter().min_by_key(|(_, at)| **at).map(|(node, _)| node.clone());
+            oldest.and_then(|node| self.returned.remove(&node));
+        }
+    }
+}
 
 impl HeldReservation {
     /// Whether it is more than the memory of a generation.
@@ -440,14 +459,16 @@ impl Ledger {
             LedgerChange::Quarantine { node, quarantine } => {
                 self.head.quarantined.insert(node.clone(), quarantine.clone());
             }
-            LedgerChange::Return { node } => {
+            LedgerChange::Return { node, at } => {
                 self.head.quarantined.remove(node);
+                self.head.serves_again(node, *at);
             }
             LedgerChange::Drain { node, order } => {
                 self.head.drains.insert(node.clone(), order.clone());
             }
-            LedgerChange::Undrain { node } => {
+            LedgerChange::Undrain { node, at } => {
                 self.head.drains.remove(node);
+                self.head.serves_again(node, *at);
             }
             LedgerChange::Recall { tide, recall } => {
                 self.head.recalled.insert(tide.clone(), recall.clone());

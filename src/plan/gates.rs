@@ -216,8 +216,10 @@ fn frozen(view: &View<'_>, course: &Course) -> Option<WaitingOn> {
     }
     // What only remembers changes nothing outside, and a plan that forgets what it saw is a worse one.
     let notes = |step: &Step| matches!(&step.action, Action::Record(change) if change.only_notes());
-    let only_remembers = || course.steps.iter().all(notes);
-    by_document(view, course).or_else(|| if only_remembers() { None } else { by_record(view, course) })
+    if course.steps.iter().all(notes) {
+        return None;
+    }
+    by_document(view, course).or_else(|| by_record(view, course))
 }
 
 fn lets_through(course: &Course, freeze: &Freeze) -> bool {
@@ -265,7 +267,9 @@ fn touches(view: &View<'_>, course: &Course, pool: &PoolName) -> bool {
         Action::Cluster(ClusterAction::Apply(object)) => super::objects::moved(view.input, object).contains(pool),
         _ => false,
     };
+    let turns = |step: &Step| super::tide::turned(view.input, &step.action).contains(pool);
     matches!(&course.on, Thing::Pool(name) if name == pool)
+        || course.steps.iter().any(turns)
         || reached(view, course).iter().any(is_in)
         || course.steps.iter().any(moves)
 }

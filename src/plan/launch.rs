@@ -25,6 +25,7 @@ use crate::mistakes::{Mistake, is_on};
 use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 use claims::{Claimable, claimable};
+pub use claims::{may_have, wearable};
 use places::growing;
 pub use steps::steps;
 
@@ -238,7 +239,7 @@ impl Room {
                 Source::Spot { max, max_price_percent } => {
                     self.by_the_hour(view, pool, slot, place, *max, Some(*max_price_percent), replaces_dead)
                 }
-                Source::Existing { labels } => self.existing(view, pool, labels),
+                Source::Existing { labels } => self.existing(view, pool, slot, labels),
             };
             match found {
                 Ok(supply) => return supply,
@@ -416,21 +417,37 @@ impl Room {
         &mut self,
         view: &View<'_>,
         pool: &PoolView<'_>,
+        slot: &SlotView<'_>,
         labels: &BTreeMap<String, String>,
     ) -> Result<Supply, (WaitingOn, bool)> {
         let key = (pool.name.clone(), labels.clone());
         let claimable = self.existing.entry(key).or_insert_with(|| claimable(view, pool, labels));
-        if let Some(name) = self.claims.next(pool.name, |name| claimable.all.contains(name)) {
+        // How a node is cut and who works on it goes by its slot: one that says in which it was goes back there.
+        let says = |name: &NodeName| claimable.says.get(name);
+        let is_own = |name: &NodeName| says(name) == Some(&slot.id.index);
+        let is_empty = |index: u32| {
+            let mut slots = pool.slots.iter().filter(|other| other.id.index == index);
+            slots.any(|other| other.part.is_some() && other.body == Body::Nothing)
+        };
+        let may = |name: &NodeName| is_own(name) || !says(name).is_some_and(|index| is_empty(*index));
+        let is_free = |name: &NodeName| claimable.all.contains(name) && !self.claimed.contains(name);
+        let chosen = self
+            .claims
+            .next(pool.name, |name| is_own(name) && is_free(name))
+            .or_else(|| self.claims.next(pool.name, |name| may(name) && is_free(name)));
+        if let Some(name) = chosen {
             self.claimed.insert(name.clone());
             return Ok(Supply::Claim(name));
         }
         if let Some(why) = self.claims.why_short(pool.name) {
             return Err((WaitingOn::Capacity { what: why.into(), retry: None }, false));
         }
-        while let Some(name) = claimable.free.pop_front() {
-            if !self.claims.is_promised(&name, pool.name) && self.claimed.insert(name.clone()) {
-                return Ok(Supply::Claim(name));
-            }
+        let is_left = |name: &NodeName| is_free(name) && !self.claims.is_promised(name, pool.name);
+        let found = claimable.free.iter().position(|name| is_own(name) && is_left(name));
+        let found = found.or_else(|| claimable.free.iter().position(|name| may(name) && is_left(name)));
+        if let Some(name) = found.and_then(|at| claimable.free.remove(at)) {
+            self.claimed.insert(name.clone());
+            return Ok(Supply::Claim(name));
         }
         // One that is passed over makes people wonder.
         let but = claimable.misfit.as_ref().map(|words| format!(": {words}")).unwrap_or_default();

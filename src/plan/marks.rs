@@ -122,13 +122,13 @@ pub fn orders(view: &View<'_>, draft: &mut Draft) {
     let head = &view.input.ledger.head;
     for (node, quarantine) in &head.quarantined {
         if is_gone(view, node, quarantine.at) {
-            let change = LedgerChange::Return { node: node.clone() };
+            let change = LedgerChange::Return { node: node.clone(), at: None };
             forget(draft, "unquarantine", node, change, format!("forget the quarantine of {node}, which is gone"));
         }
     }
     for (node, order) in &head.drains {
         if is_gone(view, node, order.at) {
-            let change = LedgerChange::Undrain { node: node.clone() };
+            let change = LedgerChange::Undrain { node: node.clone(), at: None };
             forget(draft, "undrain", node, change, format!("forget the drain of {node}, which is gone"));
         }
     }

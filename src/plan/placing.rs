@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use rust_decimal::prelude::ToPrimitive;
 use serde::{Deserialize, Serialize};
 
+use super::launch::{may_have, wearable};
 use super::layout::misfit;
 use super::types::PlanInput;
 use super::view::{Body, PoolView, View};
 use crate::compile::cuts::is_never_cut;
-use crate::effect::marks::{GPU_COUNT, HANDS_OFF};
+use crate::effect::marks::{GPU_COUNT, HANDS_OFF, POOL};
 use crate::fabric::collective::Links;
 use crate::fabric::fgd::Shape;
 use crate::fabric::gang::Seat;
@@ -257,6 +258,7 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
         }
     }
     let mut tastes = Tastes::new(view, pools);
+    let wearable: Vec<_> = pools.iter().map(|pool| wearable(view, pool)).collect();
     let mut found = Vec::new();
     for (name, node) in view.input.observed.cluster.nodes.seen() {
         let served = of_node.get(name).copied();
@@ -264,6 +266,9 @@ fn nodes(view: &View<'_>, pools: &[&PoolView<'_>]) -> Vec<Found> {
         let mut suits = tastes.of(node, pool, served.and_then(|(_, seen)| seen)).to_vec();
         if let Some(own) = pool.and_then(|pool| suits.get_mut(pool as usize)) {
             *own = true;
+        }
+        if pool.is_none() && node.labels.contains_key(POOL) {
+            suits.iter_mut().zip(&wearable).for_each(|(suits, wearable)| *suits &= may_have(view, wearable, node));
         }
         let whole = whole(node);
         let asked = pool.and_then(|pool| pools.get(pool as usize)).map_or(0, |pool| pool.spec.shape.gpus);

@@ -84,7 +84,10 @@ pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 
         return out;
     }
     let mut turn = Turn::new(view, pool, slots, &begun);
-    let pace = Pace { used: turn.users.count(), canaries: &turn.canaries, removed: &slots.removed };
+    let moves = |slot: &SlotId| fresh.iter().flatten().any(|other| other.id == *slot);
+    let kept = turn.users.kept().filter(|(slot, ..)| !moves(slot)).count();
+    let used = turn.users.count().saturating_sub(kept);
+    let pace = Pace { used, kept, canaries: &turn.canaries, removed: &slots.removed };
     out.done_by = estimate(view, pool, &fresh, &pace, hour);
     for unit in &fresh {
         if unit.len() > turn.allowed.max(1) {
@@ -137,7 +140,7 @@ impl<'t, 'a> Turn<'t, 'a> {
             pool,
             canaries: Canaries::new(view, pool, slots, begun),
             allowed: usize::try_from(pool.spec.updates.max_unavailable).unwrap_or(usize::MAX),
-            users: Users::new(pool, begun, &slots.leaving),
+            users: Users::new(view, pool, begun, &slots.leaving),
             alone,
         }
     }
@@ -193,19 +196,22 @@ impl<'t, 'a> Turn<'t, 'a> {
         waits.then(|| WaitingOn::Gang { name: work.join(" and ") })
     }
 
-    /// A gang of any width goes where nothing else moves: there is no smaller part of it.
+    /// What is out anyway takes no room by going. A gang of any width goes where nothing else moves: there is no smaller
+    /// part of it. What somebody keeps out does not move, and is in its way no more than a node that cannot be had.
     fn budget(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
-        let (allowed, used, nodes) = (self.allowed, self.users.count(), unit.len());
-        if nodes <= allowed.saturating_sub(used) || (nodes > allowed && allowed > 0 && self.alone) {
+        let (allowed, used, nodes) = (self.allowed, self.users.count(), self.users.take(unit));
+        let is_wide = unit.len() > allowed && allowed > 0;
+        if nodes <= allowed.saturating_sub(used) || (is_wide && self.alone) {
             return None;
         }
         let name = format!("{MAX_UNAVAILABLE} of pool/{}", self.pool.name);
-        let kept = self.users.kept_out(self.view);
-        let would_fit = nodes <= allowed.saturating_sub(used.saturating_sub(kept.len()));
-        Some(match kept.first().filter(|_| would_fit) {
-            Some(node) => WaitingOn::Person(format!(
-                "{node} is kept out of service and counts: tidewright return or undrain it, or raise {name}"
-            )),
+        // What else is out comes back by itself; where that is not enough, only a person makes room.
+        let left = allowed.saturating_sub(self.users.kept().count());
+        let by_person = nodes > left && nodes <= allowed && !is_wide;
+        Some(match self.users.kept().next().filter(|_| by_person) {
+            Some((_, node, remedy)) => {
+                WaitingOn::Person(format!("{node} is kept out of service and counts: {remedy}, or raise {name}"))
+            }
             None => {
                 let by = self.users.words();
                 WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by }

@@ -106,6 +106,15 @@ pub fn waited_for(view: &View<'_>, name: &TideName) -> Option<Timestamp> {
     (is_silent && head.lending.contains_key(name) && view.now <= until).then_some(until)
 }
 
+/// The pools whose nodes a tide gives back early by an action: to turn it is to change who may use them.
+pub fn turned(input: &PlanInput, action: &Action) -> BTreeSet<PoolName> {
+    let Action::Record(LedgerChange::Recall { tide, .. }) = action else { return BTreeSet::new() };
+    let written = input.target.standing.tides.get(tide);
+    let lent = input.ledger.head.lent.get(tide).map(|lent| &lent.spec);
+    let specs = written.into_iter().chain(lent);
+    specs.flat_map(|spec| spec.loans.iter().map(|loan| &loan.pool).chain(&spec.resizes)).cloned().collect()
+}
+
 /// What has to be remembered about a guard: that lending began, that nobody answers, and that lending has to end before
 /// its time.
 fn guard(view: &View<'_>, name: &TideName, spec: &TideSpec, phase: Phase, draft: &mut Draft) {

@@ -360,11 +360,12 @@ impl Wish {
         matches!(self, Self::Exchange { .. } | Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })
     }
 
-    /// Whether the node serves nobody while it is granted, and is soon back. One that is out for as long as a person wants
-    /// does not hold up the others.
+    /// Whether the node serves nobody while it is granted. Of one that is in quarantine or drained already the ledger says
+    /// so.
     pub fn takes_out(&self) -> bool {
         match self {
             Self::Remove { .. } | Self::Replace { .. } | Self::Exchange { .. } => true,
+            Self::Quarantine { treated, .. } => treated.is_some(),
             _ => matches!(self, Self::Reboot { .. } | Self::Cut { .. }),
         }
     }

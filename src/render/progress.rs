@@ -209,8 +209,8 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Forgotten { pool } => format!("forget pool {pool}"),
         LedgerChange::Renamed { from, to } => format!("rename pool {from} to {to}"),
         LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),
-        LedgerChange::Return { node } => format!("forget the quarantine of {node}, which is gone"),
-        LedgerChange::Undrain { node } => format!("forget the drain of {node}, which is gone"),
+        LedgerChange::Return { node, .. } => format!("forget the quarantine of {node}, which is gone"),
+        LedgerChange::Undrain { node, .. } => format!("forget the drain of {node}, which is gone"),
         LedgerChange::ReservationForgotten { reservation } => format!("forget reservation {reservation}"),
         LedgerChange::ReservationRenamed { from, to } => format!("rename reservation {from} to {to}"),
         LedgerChange::Lent { tide, lent: Some(lent) } if lent.gone.is_some() => {

@@ -29,12 +29,12 @@ pub fn order(bench: &mut Bench, order: &Order) -> Result<Vec<String>, Wrong> {
             let quarantine = Quarantine { by, at, reason: reason.clone() };
             LedgerChange::Quarantine { node: bench.node_there(place)?, quarantine }
         }
-        Order::Return(place) => LedgerChange::Return { node: kept_out(bench, place)? },
+        Order::Return(place) => LedgerChange::Return { node: kept_out(bench, place)?, at: Some(at) },
         Order::Drain { place, reason, force } => {
             LedgerChange::Drain { node: bench.node_there(place)?, order: drain_order(at, reason, *force) }
         }
         Order::DryDrain(place) => return dry_drain(bench, place),
-        Order::Undrain(place) => LedgerChange::Undrain { node: kept_out(bench, place)? },
+        Order::Undrain(place) => LedgerChange::Undrain { node: kept_out(bench, place)?, at: Some(at) },
         Order::Lost => return lost(bench),
         Order::Recall(tide) => {
             bench.names.tide(tide)?;

@@ -6,8 +6,8 @@
 //! drained pods go with their node, and objects are all written in one round. What turns out only later (a machine that
 //! never joins, one that stays sick) is work too, once for each slot and verb: who does the same to a slot again and
 //! again goes round in circles. The *tightest budget* is the smallest of what lets only so many nodes go at a time:
-//! `maxUnavailable` of the pools with such work, and `nodesRemovedPerHour` where nodes are taken away. A round is one
-//! time that the operator does something. Where all that is left waits, for an instant or for a fact, the clock moves,
+//! `maxUnavailable` of the pools with such work, less the nodes that somebody keeps out of service, and
+//! `nodesRemovedPerHour` where nodes are taken away. A round is one time that the operator does something. Where all that is left waits, for an instant or for a fact, the clock moves,
 //! and that is no round.
 //!
 //! **What may change meanwhile.** When a tide turns, or capacity begins or ends, the documents ask for something else,
@@ -22,10 +22,12 @@ use jiff::{SignedDuration, Timestamp};
 use super::Wrong;
 use super::bench::{Bench, Looked};
 use super::print;
+use crate::effect::marks::CORDON;
 use crate::effect::{Action, EffectKey, Effects, Thing, Verb};
 use crate::fleet::tide::Phase;
-use crate::ids::{NodeName, TideName, Uid};
+use crate::ids::{NodeName, PoolName, TideName, Uid};
 use crate::observed::WorkloadSeen;
+use crate::plan::survey::slot_of;
 use crate::plan::{Consent, Held, Step, WaitingOn};
 use crate::round::recalls;
 use crate::status::EventKind;
@@ -183,7 +185,8 @@ impl Law {
                 Verb::Launch | Verb::Cut | Verb::Reboot | Verb::Claim | Verb::Exchange => u32::MAX,
                 _ => continue,
             };
-            let most = standing.pools.get(pool).map_or(1, |pool| pool.updates.max_unavailable).min(most);
+            let at_once = standing.pools.get(pool).map_or(1, |pool| pool.updates.max_unavailable);
+            let most = at_once.saturating_sub(kept_out(looked, pool)).max(1).min(most);
             self.tightest = Some(self.tightest.map_or(most, |known| known.min(most)));
             let known = self.work.entry(key.clone()).or_default();
             if first {
@@ -251,6 +254,16 @@ fn ends(bench: &Bench) -> u32 {
     // A pod beside the queues takes what they may give away: each may come or go once.
     let outside = state.cluster.observe(state.now).pods.seen().iter().filter(|pod| pod.workload.is_none()).count();
     narrow(notices + 2 * blocks + state.cluster.working() + outside)
+}
+
+/// How many nodes of a pool somebody keeps out of service.
+fn kept_out(looked: &Looked, pool: &PoolName) -> u32 {
+    let head = &looked.input.ledger.head;
+    let kept = looked.input.observed.cluster.nodes.seen().iter().filter(|(name, node)| {
+        let is_closed = node.unschedulable && node.annotation(CORDON).is_none();
+        head.quarantined.contains_key(*name) || head.drains.contains_key(*name) || is_closed
+    });
+    narrow(kept.filter(|(name, _)| slot_of(&looked.input, name).is_some_and(|slot| slot.pool == *pool)).count())
 }
 
 /// Work that runs, and where: a gang whose machine died comes back on another.

@@ -120,6 +120,22 @@ fn updates_take_out_no_more_nodes_than_the_pool_allows() {
     updating(&[1, 2]).with(|bench| bench.cordoned("train", 7, "replace")).breaks(UNAVAILABLE, "3 nodes");
     updating(&[1, 2]).with(|bench| bench.cordoned("train", 1, "replace")).passes();
     updating(&[1, 2]).with(|bench| bench.cordoned("train", 7, "quarantine")).passes();
+    // What somebody keeps out counts, and takes no more where it is the one that moves.
+    let quarantined = |bench: &mut Bench, index: u32| {
+        let quarantine = Quarantine { by: "ana".into(), at: bench.input.now, reason: "x".into() };
+        bench.input.ledger.head.quarantined.insert(node("train", index), quarantine);
+    };
+    updating(&[1]).with(|bench| quarantined(bench, 7)).passes();
+    updating(&[1, 2]).with(|bench| quarantined(bench, 7)).breaks(UNAVAILABLE, "3 nodes of pool train would be out, 1");
+    let drained = |bench: &mut Bench| {
+        let (by, reason) = ("ana".into(), "x".into());
+        let order = DrainOrder { by, at: bench.input.now, reason, unmanaged: false, local_data: false };
+        bench.input.ledger.head.drains.insert(node("train", 7), order);
+    };
+    updating(&[1, 2]).with(drained).breaks(UNAVAILABLE, "3 nodes");
+    let closed = |bench: &mut Bench, index: u32| bench.node("train", index, |node| node.unschedulable = true);
+    updating(&[1, 2]).with(|bench| closed(bench, 7)).breaks(UNAVAILABLE, "3 nodes");
+    updating(&[1, 2]).with(|bench| closed(bench, 2)).passes();
     let away = |bench: &mut Bench| {
         let at = bench.input.now - SignedDuration::from_mins(5);
         bench.input.ledger.pools.get_mut("train").unwrap().removed.push((7, at));
@@ -261,6 +277,25 @@ fn the_canary_serves_first() {
         },
     ];
     out.into_iter().for_each(|out| trying(1, &[1], 24).with(out).breaks_also(CANARY, "2 nodes of pool train"));
+    // Out of service since before another one had served so long: that one is no proof either.
+    let quarantined = |hours: i64| {
+        trying(2, &[2], 24).with(|bench| {
+            let at = bench.input.now - SignedDuration::from_hours(hours);
+            let quarantine = Quarantine { by: "ana".into(), at, reason: "x".into() };
+            bench.input.ledger.head.quarantined.insert(node("train", 0), quarantine);
+        })
+    };
+    quarantined(23).passes();
+    quarantined(25).breaks(CANARY, "3 nodes of pool train");
+    // Time out of service is no time that it served.
+    let returned = |hours: i64| {
+        trying(1, &[1], 24).with(|bench| {
+            let at = bench.input.now - SignedDuration::from_hours(hours);
+            bench.input.ledger.head.returned.insert(node("train", 0), at);
+        })
+    };
+    returned(24).passes();
+    returned(23).breaks(CANARY, "2 nodes of pool train");
 }
 
 #[test]

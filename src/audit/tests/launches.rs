@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 
 use super::bench::*;
 use super::flows::*;
+use crate::effect::marks::{CORDON, Mark, POOL};
 use crate::effect::*;
 use crate::ids::*;
 use crate::observed::*;
@@ -297,6 +298,22 @@ fn a_node_is_claimed_once_and_only_if_it_is_what_the_pool_asks_for() {
     claim(slot("own", 1), node("own", 1))
         .with(|bench| bench.node("own", 1, |node| drop(node.labels.remove("gpu"))))
         .breaks(CLAIMS, "not what own/1 asks for");
+    let worn = |pool: &'static str| {
+        move |bench: &mut Bench| bench.node("own", 1, |node| drop(node.labels.insert(POOL.into(), pool.into())))
+    };
+    claim(slot("own", 1), node("own", 1)).with(worn("own")).passes();
+    claim(slot("own", 1), node("own", 1)).with(worn("theirs")).breaks(CLAIMS, "labelled as a node of theirs");
+    claim(slot("own", 1), node("own", 1))
+        .with(worn("theirs"))
+        .with(|bench| drop(bench.input.ledger.pools.insert("theirs".into(), PoolLedger::default())))
+        .passes();
+    claim(slot("own", 1), node("own", 1))
+        .with(worn("own"))
+        .with(|bench| {
+            let mark = Mark::new(NOON.parse().unwrap(), "drain").of(&"another".into()).text();
+            bench.node("own", 1, |node| drop(node.annotations.insert(CORDON.into(), mark)));
+        })
+        .breaks_also(CLAIMS, "closed by another fleet");
     claim(slot("own", 1), node("own", 1))
         .with(|bench| {
             let claim = LedgerChange::Claimed { slot: slot("own", 0), node: node("own", 1) };

@@ -150,7 +150,7 @@ fn a_claimed_node_is_missing_from_the_cluster_and_gone_after_a_while() {
 
 #[test]
 fn only_a_person_returns_a_node_that_is_there() {
-    let back = || record(LedgerChange::Return { node: node("train", 3) });
+    let back = || record(LedgerChange::Return { node: node("train", 3), at: None });
     back().breaks(LAW, "only a person returns it");
-    record(LedgerChange::Return { node: "long-gone".into() }).passes();
+    record(LedgerChange::Return { node: "long-gone".into(), at: None }).passes();
 }

@@ -284,12 +284,20 @@ fn words_of_people_are_kept_and_taken_back() {
     assert_eq!((anew.head.began, &anew.head.fleet), (Some(began(false)), &Some("f".into())));
     assert_eq!(after(&[known]).head, anew.head, "who knows it first of all forgets no removal");
     assert_eq!((ledger.head.quarantined.len(), ledger.head.recalled.len()), (1, 1));
-    ledger.change(&LedgerChange::Return { node: "n".into() });
-    assert_eq!(ledger.head.quarantined.len(), 0);
+    ledger.change(&LedgerChange::Return { node: "n".into(), at: Some(at(7)) });
+    assert_eq!((ledger.head.quarantined.len(), ledger.head.returned["n"]), (0, at(7)));
     assert_eq!(ledger.head.drains["n"].reason, "disk", "the last word counts");
-    ledger.change(&LedgerChange::Undrain { node: "n".into() });
+    ledger.change(&LedgerChange::Undrain { node: "n".into(), at: Some(at(9)) });
+    assert_eq!(ledger.head.returned["n"], at(9), "the last time that it was let in counts");
     assert_eq!(ledger.head, serde_json::from_value(serde_json::to_value(&ledger.head).unwrap()).unwrap());
     assert_eq!(ledger.head.drains.len(), 0);
+    ledger.change(&LedgerChange::Return { node: "n".into(), at: None });
+    assert_eq!(ledger.head.returned.len(), 0, "it is gone");
+    for second in 0..300 {
+        ledger.change(&LedgerChange::Return { node: format!("n-{second}").as_str().into(), at: Some(at(second)) });
+    }
+    let first = ledger.head.returned.values().min();
+    assert_eq!((ledger.head.returned.len(), first), (256, Some(&at(44))), "the newest are remembered");
     let lending = |since| LedgerChange::Lending { tide: "nightly".into(), since };
     ledger.change(&lending(Some(at(0))));
     assert_eq!(ledger.head.lending.len(), 1);

@@ -61,6 +61,9 @@ impl<'v, 'a> Scene<'v, 'a> {
             if scene.is_begun(at) && free == Freedom::Usable {
                 scene.hosts[at].pool = None;
             }
+            if let Some(own) = scene.own_by_label(at).filter(|_| free == Freedom::Usable) {
+                scene.hosts[at].pool = Some(own);
+            }
         }
         scene.ask();
         scene.reserved_first();
@@ -114,7 +117,7 @@ impl<'v, 'a> Scene<'v, 'a> {
         for (at, host) in self.hosts.iter_mut().enumerate() {
             let mut suits: Vec<bool> = self.site.asks.iter().map(|ask| ask.suits[host.class as usize]).collect();
             for (pool, level, home) in &homes {
-                let is_own = host.pool.is_some_and(|own| own as usize == *pool);
+                let is_own = self.slots[at].is_some() && host.pool.is_some_and(|own| own as usize == *pool);
                 suits[*pool] &= is_own || tree.above[*level][tree.leaf_of[at] as usize] == *home;
             }
             let next = u32::try_from(classes.len()).unwrap_or(u32::MAX);
@@ -184,6 +187,14 @@ impl<'v, 'a> Scene<'v, 'a> {
         mark.is_some_and(|mark| mark.why == why)
     }
 
+    /// The pool whose label a node carries that no slot remembers: it stands where it stood, and to take another would be
+    /// to move.
+    pub fn own_by_label(&self, at: usize) -> Option<u32> {
+        let worn = self.node(at).filter(|_| self.slots[at].is_none())?.labels.get(POOL)?;
+        let own = self.site.pools.iter().position(|name| name.as_str() == worn)?;
+        u32::try_from(own).ok().filter(|_| self.could_have(own, at))
+    }
+
     /// Whether a host is what a pool asks for, wherever it hangs and whoever has it.
     pub fn could_have(&self, pool: usize, at: usize) -> bool {
         self.site.asks[pool].suits[self.site.hosts[at].class as usize]
@@ -203,8 +214,7 @@ impl<'v, 'a> Scene<'v, 'a> {
         }
         let Some(node) = self.node(at) else { return Freedom::Out };
         let Some((pool, slot)) = self.slots[at] else {
-            let is_free = spot.standing == Position::Free && !node.labels.contains_key(POOL);
-            return if is_free { Freedom::Usable } else { Freedom::Out };
+            return if spot.standing == Position::Free { Freedom::Usable } else { Freedom::Out };
         };
         let leaves = |pod: &&crate::observed::PodSeen| self.view.harm.is_leaving(pod);
         match spot.standing {
@@ -250,7 +260,8 @@ impl<'v, 'a> Scene<'v, 'a> {
     fn second_choice(&mut self) {
         let pools: Vec<&PoolView<'_>> = self.view.pools.values().collect();
         let asked: Vec<Vec<String>> = pools.iter().map(|pool| health::admission(self.view, pool)).collect();
-        let free = |scene: &Self, at: usize| scene.slots[at].is_none() && scene.hosts[at].free == Freedom::Usable;
+        let is_nobodys = |scene: &Self, at: usize| scene.slots[at].is_none() && scene.hosts[at].pool.is_none();
+        let free = |scene: &Self, at: usize| is_nobodys(scene, at) && scene.hosts[at].free == Freedom::Usable;
         let shows = |node: &NodeSeen, kind: &String| {
             node.conditions.get(kind).is_some_and(|seen| seen.status == ConditionStatus::True)
         };

@@ -33,7 +33,10 @@ pub struct Waits {
 /// All nodes that go, as the hosts of the tree; machines of a cloud change places by themselves (`trades`).
 pub fn gives(scene: &Scene<'_, '_>, to: &[Option<u32>]) -> Vec<Give> {
     let end = |pool: Option<u32>| pool.map_or(NOBODY, |pool| pool as usize);
-    let all = scene.now().into_iter().zip(to).enumerate();
+    // One that only its label says to be a pool's is free: it is claimed, and leaves nobody.
+    let now = scene.now().into_iter().enumerate();
+    let now = now.map(|(at, now)| now.filter(|_| scene.own_by_label(at).is_none()));
+    let all = now.zip(to).enumerate();
     let is_there = |at: &usize| scene.is_in_play(*at) && !scene.site.spots[*at].launched;
     let goes = all.filter(|(at, (now, to))| is_there(at) && now != *to);
     goes.map(|(at, (now, to))| Give { from: end(now), to: end(*to), node: scene.site.tree.hosts[at].clone() }).collect()

@@ -2,10 +2,14 @@
 //! long as the pool says.
 //!
 //! Until then no more than that are on the new version, or on their way to it by choice. A node that came to it for
-//! another reason (it died, it was missing) was tried as well, and may be the one that is watched. One that was tried
-//! and is kept out of service keeps its place: whoever tried the next instead would carry a version that makes nodes
-//! sick through the whole pool. What nodes are launched from and how they are cut are two versions, each with canaries
-//! of its own.
+//! another reason (it died, it was missing) was tried as well, and may be the one that is watched. Time out of service is
+//! not watched: it counts from when a person let the node in again.
+//!
+//! One that was tried and is kept out of service holds all others, whoever else serves on its version: whoever tried the
+//! next instead would carry a version that makes nodes sick through the whole pool. It ends when a person returns it, when
+//! another takes its place, or with another version. A node that went out after enough of the others had served for as
+//! long as they have to is no verdict: that is an old quarantine, or a fan. What nodes are launched from and how they are
+//! cut are two versions, each with canaries of its own.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +19,7 @@ use super::users::{MOVES, is_out, leaves};
 use super::{CANARY, Candidates, Unit, is_begun, is_moving, narrow};
 use crate::effect::marks::is_starting;
 use crate::fleet::updates;
-use crate::ids::SlotId;
+use crate::ids::{NodeName, SlotId};
 use crate::plan::layout::{self, CutState, is_order};
 use crate::plan::serving::kept_by;
 use crate::plan::types::WaitingOn;
@@ -54,9 +58,9 @@ enum Watch {
     Over,
     /// Enough of them serve.
     Until { by: Vec<SlotId>, since: Timestamp, until: Timestamp },
-    /// Too few serve, and others are on their way.
+    /// Too few serve: others are on their way, or are still to be tried.
     Comes,
-    /// Too few serve, and only a person can change that: what keeps the others out.
+    /// Some of them are kept out of service, and only a person can change that: who keeps them out.
     Out(Vec<String>),
 }
 
@@ -73,8 +77,8 @@ enum Tried {
     Serves(Timestamp),
     /// It will be by itself; with why it is not yet.
     Comes(String),
-    /// It is kept out of service; by whom.
-    Out(String),
+    /// It is kept out of service; by whom, and since when at the earliest.
+    Out(String, Timestamp),
 }
 
 impl Canaries {
@@ -136,23 +140,25 @@ impl Canary {
             match tried {
                 Tried::Serves(since) => serve.push((since, slot.id.clone())),
                 Tried::Comes(why) => coming.push(format!("{} ({why})", slot.id)),
-                Tried::Out(who) => out.push(who),
+                Tried::Out(who, at) => out.push((who, at)),
             }
         }
         serve.sort();
         let tried = serve.len() + coming.len() + out.len();
-        let comes = serve.len() + coming.len() >= first;
         serve.truncate(first);
         // Those that serve longest: the last of them says when all have served long enough.
         let last = serve.last().filter(|_| serve.len() == first).map(|(since, _)| *since);
         let until = |since: Timestamp| since.checked_add(spec.r#for.signed()).unwrap_or(Timestamp::MAX);
+        // Where enough had served by then, that one of them went out says nothing of the version.
+        let is_verdict = |at: Timestamp| last.is_none_or(|since| until(since) > at);
+        let out: Vec<String> = out.into_iter().filter(|(_, at)| is_verdict(*at)).map(|(who, _)| who).collect();
         let watch = match last {
+            _ if !out.is_empty() => Watch::Out(out),
             Some(since) if until(since) <= view.now => Watch::Over,
             Some(since) => {
                 Watch::Until { by: serve.into_iter().map(|(_, slot)| slot).collect(), since, until: until(since) }
             }
-            None if comes => Watch::Comes,
-            None => Watch::Out(out),
+            None => Watch::Comes,
         };
         Self { want, first, tried, left: first.saturating_sub(tried), coming, watch }
     }
@@ -166,6 +172,11 @@ impl Canary {
         match &self.watch {
             _ if nodes == 0 => None,
             Watch::Over => None,
+            Watch::Out(who) => Some(WaitingOn::Person(format!(
+                "no other node of pool/{} is tried while its canary is kept out of service: {}",
+                pool.name,
+                who.join("; ")
+            ))),
             // A gang that is wider than the canary goes where nothing else moves: there is no smaller part of it.
             _ if self.tried < self.first => {
                 if nodes <= self.left || alone {
@@ -178,21 +189,16 @@ impl Canary {
                 Some(WaitingOn::Canary { pool: pool.name.clone(), by: by.clone(), since: *since, until: *until })
             }
             Watch::Comes => budget(self.first),
-            Watch::Out(who) => Some(WaitingOn::Person(format!(
-                "no other node of pool/{} is tried while its canary is kept out of service: {}",
-                pool.name,
-                who.join("; ")
-            ))),
         }
     }
 
     fn ahead(&self) -> Ahead {
         match &self.watch {
             Watch::Over => Ahead::Nothing,
+            Watch::Out(_) => Ahead::Person,
             _ if self.tried < self.first => Ahead::Tries(self.left),
             Watch::Until { until, .. } => Ahead::Until(*until),
             Watch::Comes => Ahead::Tries(0),
-            Watch::Out(_) => Ahead::Person,
         }
     }
 }
@@ -245,6 +251,13 @@ fn tried(
     if version == Version::Cut && part.layout != pool.spec.layout {
         return None;
     }
+    // Whether or not it answers: who keeps it out may have stopped it.
+    let there = slot.node.filter(|_| !matches!(slot.body, Body::Dying | Body::Dead));
+    if let Some((name, _)) = there.filter(|_| has(view, pool, slot, version))
+        && let (Some(who), Some(at)) = (kept_by(view, name), kept_since(view, name))
+    {
+        return Some(Tried::Out(who, at));
+    }
     if let Some((_, reason)) = slots.replaced.iter().find(|(other, _)| other.id == slot.id) {
         return Some(Tried::Comes(leaves(reason)));
     }
@@ -257,26 +270,35 @@ fn tried(
     if !has(view, pool, slot, version) {
         return None;
     }
-    if let Some(who) = kept_by(view, name) {
-        return Some(Tried::Out(who));
-    }
     if let Some(why) = slots.sick.get(&slot.id) {
         return Some(Tried::Comes((*why).clone()));
     }
     match &slot.mark {
         _ if is_starting(node) => Some(Tried::Comes(is_out(slot).into())),
         Some(mark) => Some(Tried::Comes(format!("it is closed: {}", mark.why))),
-        None if node.unschedulable => Some(Tried::Out(format!("somebody closed {name}: kubectl uncordon {name}"))),
+        // Nobody knows since when.
+        None if node.unschedulable => {
+            let who = format!("somebody closed {name}: kubectl uncordon {name}");
+            Some(Tried::Out(who, since(view, slot, version)))
+        }
         None => Some(Tried::Serves(since(view, slot, version))),
     }
 }
 
-/// Since when a node serves on its version: it came, or something was done about it, or it was cut. That a tide cut it
-/// changes nothing of what it was launched from.
+/// Since when somebody keeps a node out of service: the first that did.
+fn kept_since(view: &View<'_>, node: &NodeName) -> Option<Timestamp> {
+    let head = &view.input.ledger.head;
+    let (quarantine, drain) = (head.quarantined.get(node), head.drains.get(node));
+    quarantine.map(|kept| kept.at).into_iter().chain(drain.map(|kept| kept.at)).min()
+}
+
+/// Since when a node serves on its version: it came, or something was done about it, or it was cut, or a person let it in
+/// again. That a tide cut it changes nothing of what it was launched from.
 fn since(view: &View<'_>, slot: &SlotView<'_>, version: Version) -> Timestamp {
     let launched = slot.instance.map(|(_, seen)| seen.launched);
     let created = slot.node.map(|(_, node)| node.created);
     let remedies = slot.record.into_iter().flat_map(|record| &record.remedies);
     let remedies = remedies.filter(|one| version == Version::Cut || !is_order(one)).map(|one| one.at);
-    launched.into_iter().chain(created).chain(remedies).max().unwrap_or(view.now)
+    let returned = slot.node.and_then(|(name, _)| view.input.ledger.head.returned.get(name)).copied();
+    launched.into_iter().chain(created).chain(remedies).chain(returned).max().unwrap_or(view.now)
 }

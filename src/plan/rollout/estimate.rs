@@ -21,8 +21,9 @@ const TESTS: SignedDuration = SignedDuration::from_mins(20);
 
 /// What an estimate begins with.
 pub(super) struct Pace<'c> {
-    /// Nodes that are out now.
+    /// Nodes that are out now and come back by themselves, and those that somebody keeps out.
     pub used: usize,
+    pub kept: usize,
     pub canaries: &'c Canaries,
     /// What counts against the fleet's limit of removals.
     pub removed: &'c BTreeSet<&'c SlotId>,
@@ -100,8 +101,12 @@ pub(super) fn estimate(
         Ahead::Until(watched) => at = at.max(watched),
         Ahead::Person => return None,
     }
+    let room = usize::try_from(updates.max_unavailable).ok()?.saturating_sub(pace.kept);
+    if room == 0 && pace.kept > 0 {
+        return None;
+    }
     while !left.is_empty() {
-        let (batch, rest) = left.split_at(together(left, usize::try_from(updates.max_unavailable).ok()?));
+        let (batch, rest) = left.split_at(together(left, room));
         at = moves(at, batch)?;
         left = rest;
     }
