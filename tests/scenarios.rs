@@ -252,6 +252,7 @@ scripts! {
     shared_gpus_become_whole_again
     short_of_its_promise_is_asked_to_save
     shrink_at_night_leaves_lent_work_alone
+    shrink_before_they_are_listed
     shrink_before_they_join
     shrink_costs_one_gang_and_not_two
     shrink_takes_the_emptiest_place
