@@ -101,8 +101,10 @@ pub(super) fn estimate(
         Ahead::Until(watched) => at = at.max(watched),
         Ahead::Person => return None,
     }
-    let room = usize::try_from(updates.max_unavailable).ok()?.saturating_sub(pace.kept);
-    if room == 0 && pace.kept > 0 {
+    let allowed = usize::try_from(updates.max_unavailable).ok()?;
+    let room = allowed.saturating_sub(pace.kept);
+    // What a person keeps out is in the way of what would fit beside it otherwise.
+    if left.iter().any(|unit| unit.len() > room && unit.len() <= allowed) {
         return None;
     }
     while !left.is_empty() {
