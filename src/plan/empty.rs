@@ -11,11 +11,12 @@ use super::steps::held;
 use super::types::*;
 use super::view::{Body, LOST_AFTER, PoolView, SlotView, View};
 use super::wish::{never_came, not_wanted};
+use crate::effect::marks::is_starting;
 use crate::effect::{Action, Amount, CloudAction, Effects, Fact, LedgerChange, Verb};
 use crate::fleet::policy::Remedy;
 use crate::ids::{ReservationId, StepId};
 use crate::mistakes::{Mistake, is_on};
-use crate::observed::Market;
+use crate::observed::{Gap, Market};
 
 /// A slot without a node that serves.
 pub fn empty_slot(
@@ -215,7 +216,12 @@ fn missing(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, draft: &mu
         let change = LedgerChange::Lost { slot: slot.id.clone() };
         return record(draft, &on, step_id("lost", &slot.id, generation), change, format!("{name} is gone"));
     }
-    if slot.node.is_some_and(|(_, node)| node.ready) {
+    if let Some((node, seen)) = slot.node.filter(|(_, node)| node.ready) {
+        if slot.part.is_some() && is_starting(seen) {
+            let gap = Gap { what: name, why: format!("the cloud does not list it, though {node} is ready") };
+            let wanted = format!("the node of {} in service", slot.id);
+            return hold(draft, &on, wanted, Reason::SlotEmpty, WaitingOn::Unread(gap));
+        }
         return draft.note(
             on,
             format!("{name} of {} is not listed by the cloud, and its node is ready: it is left alone", slot.id),
