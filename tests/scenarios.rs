@@ -176,6 +176,7 @@ scripts! {
     lowered_quota_of_a_same_cut_loan_waits
     lowered_quota_waits_at_night_too
     machines_made_otherwise_stay
+    machines_that_are_listed_hours_later
     maintenance_is_answered_early
     maintenance_under_a_freeze_moves_a_gang
     mandate_that_is_over_buys_nothing
@@ -245,6 +246,7 @@ scripts! {
     roll_out_within_the_hourly_limit
     same_cut_loan_becomes_smaller
     same_cut_loan_goes_to_another_borrower
+    same_cut_loan_is_called_back
     same_cut_loan_is_reclaimed
     same_cut_loan_keeps_its_work_in_a_shrink
     second_apply_does_nothing

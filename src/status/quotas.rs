@@ -11,9 +11,11 @@ use crate::compile::cohorts;
 use crate::effect::marks::POOL;
 use crate::fleet::quota::{Amount, Supply};
 use crate::fleet::target::{LoanTarget, PoolTarget, Purpose, QuotaTarget};
-use crate::ids::{FlavorName, MigProfile, NodeName, PoolName, QuotaName};
+use crate::ids::{FlavorName, MigProfile, NodeName, PoolName, QuotaName, TideName};
 use crate::observed::{ObjectKey, ObjectKind, WorkloadSeen};
 use crate::plan::PlanInput;
+use crate::plan::tide::is_out;
+use crate::plan::view::View;
 
 /// The resources of NVIDIA's device plugin: whole GPUs, and slices by profile.
 const GPU: &str = "nvidia.com/gpu";
@@ -81,18 +83,40 @@ fn guaranteed(
     }
 }
 
-/// The pools of the target as far as nodes have changed hands, and, where only quota does, as far as that is written.
+/// The pools of the target as far as nodes have changed hands. Where only quota does: as far as that is written, and until
+/// nobody else is on them.
 pub fn handed_over(input: &PlanInput) -> BTreeMap<PoolName, PoolTarget> {
     let mut pools = input.handed_over();
+    let back = back(input, &pools);
     for (name, pool) in &mut pools {
         for part in &mut pool.parts {
             let kept = input.target.standing.keeper(name, &part.purpose);
-            if matches!(part.purpose, Purpose::Lent { .. }) && kept.is_some_and(|(_, to)| !is_written(input, to)) {
+            let is_own = match &part.purpose {
+                Purpose::Lent { .. } => kept.is_some_and(|(_, to)| !is_written(input, to)),
+                Purpose::Returning { tide, .. } => back.contains(tide),
+                Purpose::Own | Purpose::Spare => false,
+            };
+            if is_own {
                 part.purpose = Purpose::Own;
             }
         }
     }
     pools
+}
+
+/// Tides that ask back what their owners have already.
+fn back(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>) -> BTreeSet<TideName> {
+    let asking = handed.values().flat_map(|pool| &pool.parts).filter_map(|part| match &part.purpose {
+        Purpose::Returning { tide, .. } => Some(tide),
+        _ => None,
+    });
+    let asking: BTreeSet<&TideName> = asking.collect();
+    if asking.is_empty() {
+        return BTreeSet::new();
+    }
+    let view = View::new(input);
+    let tides = asking.into_iter().filter_map(|tide| Some((tide, input.target.standing.tides.get(tide)?)));
+    tides.filter(|(tide, spec)| !is_out(&view, handed, tide, spec)).map(|(tide, _)| tide.clone()).collect()
 }
 
 /// Whether the cohort through which tides lend to a quota is as it should be; yes where that could not be read.

@@ -21,9 +21,7 @@ use crate::ids::{
 };
 use crate::observed::{Gap, ReservationState};
 use crate::plan::harm::Harm;
-use crate::plan::tide::is_out;
 use crate::plan::unmet::{Unmet, unmet};
-use crate::plan::view::View;
 use crate::plan::{Held, Plan, PlanInput, WaitingOn, anew, approved_before, asks, frozen_by_document};
 use crate::units::{Ratio, Usd, ZoneName};
 
@@ -304,10 +302,6 @@ fn tide(input: &PlanInput, handed: &BTreeMap<PoolName, PoolTarget>, name: &TideN
             Purpose::Returning { tide, .. } if tide == name => returning += part.nodes,
             _ => {}
         }
-    }
-    // A node that is cut for its owner all the while is back when nobody else is on it.
-    if returning > 0 && spec.is_some_and(|spec| !is_out(&View::new(input), handed, name, spec)) {
-        returning = 0;
     }
     let guard = spec.and_then(|spec| spec.guard.as_ref()).map(|guard| {
         let sample = input.observed.guards.get(name).and_then(Option::as_ref);
