@@ -20,7 +20,7 @@ use crate::observed::{
 };
 use crate::plan::objects::moved;
 use crate::plan::tide::turned;
-use crate::plan::{Reason, Step, Urgency, frozen_by_document};
+use crate::plan::{Step, Urgency, frozen_by_document};
 use crate::provider::World;
 use crate::status::EventKind;
 
@@ -369,7 +369,7 @@ fn told(walk: &Walk<'_>, step: &Step, head: &Head, nodes: &BTreeSet<NodeName>) -
                 return Err(Turn::End(EventKind::Frozen { by, reason: reason.clone() }));
             }
         }
-        if says(known, node) && !says(head, node) && is_for_a_word(walk, &step.reason) {
+        if says(known, node) && !says(head, node) && walk.plan.follows_a_word(step) {
             return Err(dropped(format!("{node} was given back since this was planned")));
         }
     }
@@ -416,15 +416,4 @@ fn node_in(walk: &Walk<'_>, slot: &SlotId) -> Option<NodeName> {
     let nodes = || walk.input.observed.cluster.nodes.seen().iter();
     let launched = || nodes().find(|(_, node)| node.instance.is_some() && node.instance == planned.instance);
     planned.node.or_else(|| launched().map(|(name, _)| name.clone()))
-}
-
-/// Whether something is done only because a person took its node out of service, or wants it empty.
-fn is_for_a_word(walk: &Walk<'_>, reason: &Reason) -> bool {
-    match reason {
-        Reason::For(step) => walk.plan.step(step).is_some_and(|step| match &step.reason {
-            Reason::For(_) => false,
-            reason => is_for_a_word(walk, reason),
-        }),
-        reason => matches!(reason, Reason::Quarantined { .. } | Reason::Drained { .. }),
-    }
 }

@@ -263,22 +263,6 @@ pub struct Counts {
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How many remedies of a slot are remembered: more than any ladder has rungs.
 const REMEDIES: usize = 16;
-/// How many nodes are remembered that were let in again: more than are watched at once.
-const RETURNED: usize = 256;
-
-impl Head {
-    /// A node that was kept out may serve from here on; one that is gone will not, and nothing is remembered of it.
-    fn serves_again(&mut self, node: &NodeName, at: Option<Timestamp>) {
-        match at {
-            Some(at) => self.returned.insert(node.clone(), at),
-            None => self.returned.remove(node),
-        };
-        if self.returned.len() > RETURNED {
-            let oldest = self.returned.iter().min_by_key(|(_, at)| **at).map(|(node, _)| node.clone());
-            oldest.and_then(|node| self.returned.remove(&node));
-        }
-    }
-}
 
 impl HeldReservation {
     /// Whether it is more than the memory of a generation.
@@ -610,5 +594,6 @@ impl Ledger {
     }
 }
 
+mod returned;
 #[cfg(test)]
 mod tests;

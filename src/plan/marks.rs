@@ -291,3 +291,14 @@ fn bookkeeping(draft: &mut Draft, pool: &PoolName, verb: &str, change: LedgerCha
     made.push(step_id(verb, pool, 0), Action::Record(change), vec![], (1, 2));
     draft.courses.push(Course { on, nodes: Vec::new(), wanted, reason, has_deadline: false, steps: made.steps });
 }
+
+impl Plan {
+    /// Whether a step is there only because a person took its node out of service, or wants it empty.
+    pub fn follows_a_word(&self, step: &Step) -> bool {
+        let asked = match &step.reason {
+            Reason::For(other) => self.step(other).map(|other| &other.reason),
+            reason => Some(reason),
+        };
+        matches!(asked, Some(Reason::Quarantined { .. } | Reason::Drained { .. }))
+    }
+}
