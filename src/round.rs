@@ -10,7 +10,7 @@ use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::seats::Scene;
-use crate::compile::{Beside, compile_beside, cuts, staged};
+use crate::compile::{Beside, compile_beside, cuts, found, staged};
 use crate::effect::marks::CORDON;
 use crate::effect::{Action, CloudAction, Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::handing::Cuts;
@@ -69,7 +69,10 @@ pub async fn input(
     let target = Target { standing: asked.standing, ..target };
     let tomorrow = now.checked_add(A_DAY).unwrap_or(Timestamp::MAX);
     let upcoming = known.transitions_with(now, tomorrow, &recalls);
-    let cuts = cuts::seen(&Scene { target: &target, ledger: &ledger, cloud: &cloud, cluster: &cluster, now });
+    let own = ledger.head.fleet.as_ref().unwrap_or(uid);
+    let found = found::found(own, &target, &ledger, &cloud, &cluster);
+    let scene = Scene { target: &target, ledger: &ledger, found: &found, cloud: &cloud, cluster: &cluster, now };
+    let cuts = cuts::seen(&scene);
     let target = target.seated(&cuts);
     let upcoming = seated(&target, upcoming, &cuts);
     let promised = known.promised(&target, &cuts);
@@ -93,6 +96,7 @@ pub async fn input(
         observed: Observed { cloud, cluster, guards, rehearsed, refused, denied: BTreeMap::new(), looks_only: None },
         ledger,
         renamed,
+        found,
         closed,
         recalled,
         gone,

@@ -3,7 +3,7 @@
 
 use super::Found;
 use super::case::Case;
-use super::slots::{BELIEVED, LISTED_WITHIN, is_gone, recorded_before};
+use super::slots::{BELIEVED, LISTED_WITHIN, is_gone, meant, recorded_before};
 use crate::effect::marks::is_starting;
 use crate::effect::{Action, LedgerChange, Lent};
 use crate::fleet::standing::LoanSpec;
@@ -57,8 +57,10 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
         }
         LedgerChange::Adopted { slot, instance, generation, .. } => {
             let tag = case.instance(instance).and_then(|seen| seen.tag.as_ref());
-            let ours =
-                tag.is_some_and(|tag| tag.fleet == *case.fleet() && tag.slot == *slot && tag.generation == *generation);
+            let ours = tag.is_some_and(|tag| {
+                let is_its = meant(case, instance, tag).contains(slot);
+                tag.fleet == *case.fleet() && is_its && tag.generation == *generation
+            });
             require(ours, || format!("{instance} does not carry the tag of {slot}"))?;
             free(case, at, slot, Some(instance))
         }

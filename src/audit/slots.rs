@@ -7,11 +7,11 @@ use jiff::SignedDuration;
 
 use super::Found;
 use super::case::Case;
-use crate::effect::marks::{CORDON, GPU_COUNT, MIG_CONFIG, Mark, POOL};
-use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, Slot, Subject, is_kin, token};
+use crate::effect::marks::{CORDON, GPU_COUNT, MIG_CONFIG, Mark, POOL, SLOT};
+use crate::effect::{Action, CloudAction, Fact, LaunchRequest, LedgerChange, PoolLedger, Slot, Subject, is_kin, token};
 use crate::fleet::pool::Source;
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, SlotId};
-use crate::observed::{InstanceSeen, InstanceState, Market, NodeSeen};
+use crate::observed::{InstanceSeen, InstanceState, Market, NodeSeen, SlotTag};
 use crate::plan::Step;
 
 const ONE: &str = "one slot, one live instance";
@@ -79,9 +79,28 @@ pub fn one_slot_one_instance(case: &Case<'_>, found: &mut Found) {
     }
 }
 
-/// The live instances that carry a slot's tag, ours or our kin's, whatever the ledger says.
-fn tagged<'a>(case: &Case<'a>) -> BTreeMap<&'a SlotId, Vec<&'a InstanceId>> {
-    let mut tagged: BTreeMap<&SlotId, Vec<&InstanceId>> = BTreeMap::new();
+/// The slots that a tag may mean: the one that it names and, where nobody calls a pool that any more, the one with the same
+/// number of the pool that was called so, or whose label the machine's node carries.
+pub fn meant(case: &Case<'_>, id: &InstanceId, tag: &SlotTag) -> Vec<SlotId> {
+    let (pool, index) = (&tag.slot.pool, tag.slot.index);
+    let (pools, known) = (&case.input.target.pools, case.pool_ledger(pool));
+    let mut meant = vec![tag.slot.clone()];
+    if pools.contains_key(pool) || known.is_some_and(PoolLedger::is_something) {
+        return meant;
+    }
+    let renamed = pools.iter().filter(|(_, target)| target.renamed_from.as_ref() == Some(pool));
+    meant.extend(renamed.map(|(name, _)| SlotId::new(name, index)));
+    if let Some(node) = case.node_of(id).and_then(|node| case.node(node)).filter(|_| known.is_none()) {
+        let says = |name: &&PoolName| node.labels.get(POOL).is_some_and(|label| label == name.as_str());
+        let is_numbered = node.labels.get(SLOT).is_some_and(|label| *label == index.to_string());
+        meant.extend(pools.keys().filter(says).filter(|_| is_numbered).map(|name| SlotId::new(name, index)));
+    }
+    meant
+}
+
+/// The live instances that may be a slot's by their tag, ours or our kin's, whatever the ledger says.
+fn tagged<'a>(case: &Case<'a>) -> BTreeMap<SlotId, Vec<&'a InstanceId>> {
+    let mut tagged: BTreeMap<SlotId, Vec<&InstanceId>> = BTreeMap::new();
     for (id, seen) in case.seen().cloud.instances.seen() {
         let ours = |whose: &FleetUid| whose == case.fleet() || is_kin(case.fleet(), whose);
         if let Some(tag) = seen.tag.as_ref().filter(|tag| ours(&tag.fleet))
@@ -89,7 +108,9 @@ fn tagged<'a>(case: &Case<'a>) -> BTreeMap<&'a SlotId, Vec<&'a InstanceId>> {
             // One that serves another slot since a rename is found by the ledger.
             && case.slot_of_instance(id).is_none_or(|slot| *slot == tag.slot)
         {
-            tagged.entry(&tag.slot).or_default().push(id);
+            for slot in meant(case, id, tag) {
+                tagged.entry(slot).or_default().push(id);
+            }
         }
     }
     tagged

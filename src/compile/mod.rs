@@ -3,7 +3,8 @@
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
 //! [`cohorts`], [`currency`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission
 //! policies in [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's
-//! in [`scheduler`], what a node is launched with and carries in [`nodes`], what it is told as it starts in [`bootstrap`],
+//! in [`scheduler`], what a node is launched with and carries in [`nodes`],
+//! which slots machines serve that nobody remembers in [`found`], what it is told as it starts in [`bootstrap`],
 //! and what others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them
 //! back, quantities in their canonical form, so that they can be compared.
 //!
@@ -20,6 +21,7 @@ pub mod currency;
 pub mod cuts;
 pub mod files;
 pub mod flavors;
+pub mod found;
 pub mod gpus;
 pub mod holds;
 pub mod loans;

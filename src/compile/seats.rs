@@ -23,7 +23,7 @@ use crate::fleet::policy::Remedy;
 use crate::fleet::seating::{fitting, least_lost};
 use crate::fleet::standing::{HealthSpec, PoolSpec};
 use crate::fleet::target::{Part, PoolTarget, Purpose};
-use crate::ids::{InstanceId, NodeName, PoolName};
+use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
 use crate::observed::{CloudSeen, ClusterSeen, Market, NodeSeen};
 
 /// What is wanted, known and seen.
@@ -31,6 +31,8 @@ use crate::observed::{CloudSeen, ClusterSeen, Market, NodeSeen};
 pub struct Scene<'a> {
     pub target: &'a Target,
     pub ledger: &'a Ledger,
+    /// Machines of ours that no slot remembers (`compile::found`).
+    pub found: &'a BTreeMap<SlotId, InstanceId>,
     pub cloud: &'a CloudSeen,
     pub cluster: &'a ClusterSeen,
     pub now: Timestamp,
@@ -62,9 +64,11 @@ impl Seats {
         let (Some(target), Some(spec), 1..) = (target, spec, surplus) else { return Self::default() };
         let (none, unknown) = (Slot::default(), BTreeMap::new());
         let known = scene.ledger.pools.get(name).map_or(&unknown, |known| &known.slots);
+        let found: BTreeMap<u32, Slot> = scene.found_in(name, 0).collect();
         let worth = Worth::of(scene, spec);
-        let below = (0..target.nodes).map(|index| (index, known.get(&index).unwrap_or(&none)));
+        let below = (0..target.nodes).map(|index| (index, found.get(&index).or(known.get(&index)).unwrap_or(&none)));
         let above = known.range(target.nodes..).filter(|(_, slot)| slot.is_something());
+        let above = above.chain(found.range(target.nodes..));
         let all = below.chain(above.map(|(index, slot)| (*index, slot)));
         let all: BTreeMap<u32, Seat<'_>> = all.map(|(index, slot)| (index, worth.seat(slot))).collect();
         let lent = lent(scene, name, target, cuts, &all);
@@ -113,8 +117,15 @@ impl Seats {
 impl Scene<'_> {
     /// How many slots of a pool have something beyond its size.
     fn surplus(&self, name: &PoolName) -> usize {
-        let (Some(target), Some(known)) = (self.target.pools.get(name), self.ledger.pools.get(name)) else { return 0 };
-        known.slots.range(target.nodes..).filter(|(_, slot)| slot.is_something()).count()
+        let Some(target) = self.target.pools.get(name) else { return 0 };
+        let known = self.ledger.pools.get(name).into_iter().flat_map(|known| known.slots.range(target.nodes..));
+        known.filter(|(_, slot)| slot.is_something()).count() + self.found_in(name, target.nodes).count()
+    }
+
+    /// The slots of a pool from a number on that have a machine which they do not remember.
+    fn found_in(&self, name: &PoolName, from: u32) -> impl Iterator<Item = (u32, Slot)> {
+        let in_pool = self.found.range(SlotId::new(name, from)..).take_while(|(slot, _)| slot.pool == *name);
+        in_pool.map(|(slot, id)| (slot.index, Slot { instance: Some(id.clone()), ..Slot::default() }))
     }
 }
 

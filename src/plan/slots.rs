@@ -259,10 +259,14 @@ fn is_asked_for(view: &View<'_>, slot: &SlotView<'_>) -> bool {
 
 /// Instances of ours that no slot explains: reported, and left to a person.
 fn strays(view: &View<'_>, draft: &mut Draft) {
-    for (id, seen) in &view.strays {
-        let Some(tag) = seen.tag.as_ref().filter(|tag| view.pools.contains_key(&tag.slot.pool)) else { continue };
-        let (slot, whose) = (&tag.slot, &tag.fleet);
-        let known = view.pools.get(&slot.pool).and_then(|pool| pool.slots.iter().find(|one| one.id == *slot));
+    for (slot, id, seen) in &view.strays {
+        let Some(tag) = &seen.tag else { continue };
+        let whose = &tag.fleet;
+        let Some(pool) = view.pools.get(&slot.pool) else {
+            nameless(view, slot, id, whose, draft);
+            continue;
+        };
+        let known = pool.slots.iter().find(|one| one.id == *slot);
         let is_wanted = known.is_some_and(|known| known.part.is_some());
         let why = match known.and_then(SlotView::instance_id) {
             Some(other) if other == *id => continue,
@@ -280,6 +284,22 @@ fn strays(view: &View<'_>, draft: &mut Draft) {
         };
         hold(draft, &thing(&slot.pool), format!("one instance for {slot}"), Reason::LeftOver, WaitingOn::Person(why));
     }
+}
+
+/// A machine of a pool that neither a document nor our memory knows: after a lost ledger nobody can tell one that was let go
+/// from one whose pool has another name now.
+fn nameless(view: &View<'_>, slot: &SlotId, id: &InstanceId, whose: &FleetUid, draft: &mut Draft) {
+    let is_known = view.input.ledger.pools.contains_key(&slot.pool);
+    if is_known || whose != view.fleet || super::anew::since(view.input).is_none() {
+        return;
+    }
+    let why = format!(
+        "{id} says that it is {slot}, and no document names that pool: write `renamedFrom: {}` where it has another name now, \
+         terminate it, or let it go with the rest of what was lost: tidewright lost --yes",
+        slot.pool
+    );
+    let wanted = format!("one instance for {slot}");
+    hold(draft, &thing(&slot.pool), wanted, Reason::LeftOver, WaitingOn::Person(why));
 }
 
 /// What to do about an instance that may have been ours before a ledger was lost.

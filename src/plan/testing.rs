@@ -25,6 +25,7 @@ pub fn world(now: &str, documents: &str) -> PlanInput {
         observed: nothing(now),
         ledger: Ledger::default(),
         renamed: Default::default(),
+        found: BTreeMap::new(),
         closed: BTreeMap::new(),
         recalled: BTreeMap::new(),
         gone: Default::default(),

@@ -14,8 +14,8 @@ use crate::fleet::policy::Remedy;
 use crate::fleet::target::PoolTarget;
 use crate::fleet::{Change, Target};
 use crate::ids::{
-    Digest, FleetUid, LayoutName, NamespacedName, NodeName, OfferingId, PlanId, PoolName, QuotaName, ReservationId,
-    ReservationName, SlotId, StepId, TideName, TierName, Zone,
+    Digest, FleetUid, InstanceId, LayoutName, NamespacedName, NodeName, OfferingId, PlanId, PoolName, QuotaName,
+    ReservationId, ReservationName, SlotId, StepId, TideName, TierName, Zone,
 };
 use crate::observed::{Gap, NoticeKind, ObjectKey, Observed};
 use crate::units::{Duration, Usd};
@@ -36,6 +36,9 @@ pub struct PlanInput {
     /// Pools that are kept under another name until that is written down: the old name by the new one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub renamed: BTreeMap<PoolName, PoolName>,
+    /// Machines of ours that no slot remembers, in the slots that they serve.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub found: BTreeMap<SlotId, InstanceId>,
     /// Tides that are low by the clock and lend nothing, because their guard says no or nothing.
     #[serde(default)]
     pub closed: BTreeMap<TideName, Closed>,
@@ -113,7 +116,7 @@ impl PlanInput {
     /// What says which slots of a pool are wanted.
     fn scene(&self) -> Scene<'_> {
         let (cloud, cluster) = (&self.observed.cloud, &self.observed.cluster);
-        Scene { target: &self.target, ledger: &self.ledger, cloud, cluster, now: self.now }
+        Scene { target: &self.target, ledger: &self.ledger, found: &self.found, cloud, cluster, now: self.now }
     }
 
     /// A slot by the name that its pool has, where it is given by the one that the pool had.

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::harm::Harm;
 use super::types::PlanInput;
+use crate::compile::found::Names;
 use crate::effect::marks::{CORDON, Mark};
 use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot, is_kin};
 use crate::fleet::standing::{PoolSpec, Standing};
@@ -36,8 +37,8 @@ pub struct View<'a> {
     pub pools: BTreeMap<&'a PoolName, PoolView<'a>>,
     /// Machines that change places, as far as that is not over: by the slot with the note.
     pub exchanges: Vec<(SlotId, Exchange)>,
-    /// Our instances that no slot explains, and those of our kin.
-    pub strays: Vec<(&'a InstanceId, &'a InstanceSeen)>,
+    /// Our instances that no slot explains, and those of our kin: by the slot that each says it is.
+    pub strays: Vec<(SlotId, &'a InstanceId, &'a InstanceSeen)>,
     /// What the snapshot has and what the ledger knows of, where too much is missing to believe it.
     pub shrunk: Option<(Counts, Counts)>,
 }
@@ -101,8 +102,7 @@ impl<'a> View<'a> {
             .collect();
         let remembered = input.ledger.pools.values().flat_map(|pool| pool.slots.values());
         let remembered: BTreeSet<&InstanceId> = remembered.filter_map(|slot| slot.instance.as_ref()).collect();
-        let (ours, tokens) = tagged(input, fleet);
-        let finder = Finder { input, fleet, by_instance, ours, tokens, remembered: &remembered };
+        let finder = Finder { input, fleet, by_instance, tokens: tokens(input) };
         let mut pools = BTreeMap::new();
         for (name, target) in &input.target.pools {
             if let Some(spec) = standing.pools.get(name) {
@@ -111,11 +111,14 @@ impl<'a> View<'a> {
         }
         let known: BTreeSet<&InstanceId> =
             pools.values().flat_map(|pool: &PoolView<'_>| &pool.slots).filter_map(SlotView::instance_id).collect();
-        let strays = finder.ours.values().flatten().copied().chain(kin(input, fleet));
-        let strays =
-            strays.filter(|(id, seen)| seen.state.is_live() && !known.contains(id) && !remembered.contains(id));
-        let mut strays: Vec<_> = strays.collect();
-        strays.sort_by_key(|(id, _)| *id);
+        let unknown = input.observed.cloud.instances.seen().iter();
+        let unknown = unknown.filter(|(id, _)| !known.contains(id) && !remembered.contains(id));
+        let names = Names::new(&input.target, &input.ledger, &input.observed.cluster);
+        let says = |(id, seen): (&'a InstanceId, &'a InstanceSeen)| {
+            let tag = seen.tag.as_ref().filter(|tag| tag.fleet == *fleet || is_kin(fleet, &tag.fleet))?;
+            seen.state.is_live().then(|| (names.slot(id, tag), id, seen))
+        };
+        let strays = unknown.filter_map(says).collect();
         let shrunk = shrunk(input, &remembered);
         let exchanges = input.ledger.exchanges();
         Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, exchanges, strays, shrunk }
@@ -123,7 +126,7 @@ impl<'a> View<'a> {
 
     /// An instance that says that it is in this slot, and of which nobody knows.
     pub fn stray(&self, slot: &SlotId) -> Option<&'a InstanceId> {
-        self.strays.iter().find(|(_, seen)| seen.tag.as_ref().is_some_and(|tag| tag.slot == *slot)).map(|(id, _)| *id)
+        self.strays.iter().find(|(says, ..)| says == slot).map(|(_, id, _)| *id)
     }
 
     pub fn slots(&self) -> impl Iterator<Item = (&PoolView<'a>, &SlotView<'a>)> {
@@ -150,33 +153,11 @@ impl<'a> SlotView<'a> {
     }
 }
 
-type Tagged<'a> = BTreeMap<SlotId, Vec<(&'a InstanceId, &'a InstanceSeen)>>;
-
-/// Our live instances by the slot that their tags name, and all instances by token where some request is open.
-fn tagged<'a>(
-    input: &'a PlanInput,
-    fleet: &FleetUid,
-) -> (Tagged<'a>, BTreeMap<&'a str, (&'a InstanceId, &'a InstanceSeen)>) {
-    let (mut ours, mut tokens) = (Tagged::new(), BTreeMap::new());
+/// All instances by token, where some request is open.
+fn tokens(input: &PlanInput) -> BTreeMap<&str, (&InstanceId, &InstanceSeen)> {
     let waits = input.ledger.pools.values().flat_map(|pool| pool.slots.values()).any(|slot| slot.intent.is_some());
-    for (id, seen) in input.observed.cloud.instances.seen() {
-        if let Some(token) = seen.token.as_ref().filter(|_| waits) {
-            tokens.insert(token.as_str(), (id, seen));
-        }
-        if let Some(tag) = seen.tag.as_ref().filter(|tag| tag.fleet == *fleet) {
-            ours.entry(tag.slot.clone()).or_default().push((id, seen));
-        }
-    }
-    (ours, tokens)
-}
-
-/// Instances that may have been ours before a ledger was lost.
-fn kin<'a>(
-    input: &'a PlanInput,
-    fleet: &'a FleetUid,
-) -> impl Iterator<Item = (&'a InstanceId, &'a InstanceSeen)> + use<'a> {
-    let is = |seen: &InstanceSeen| seen.tag.as_ref().is_some_and(|tag| is_kin(fleet, &tag.fleet));
-    input.observed.cloud.instances.seen().iter().filter(move |(_, seen)| is(seen))
+    let all = input.observed.cloud.instances.seen().iter().filter(|_| waits);
+    all.filter_map(|(id, seen)| Some((seen.token.as_ref()?.as_str(), (id, seen)))).collect()
 }
 
 /// Too much of what we know of is missing: the answer is wrong, or something terrible happened. A terminated instance
@@ -212,10 +193,7 @@ struct Finder<'a, 'f> {
     input: &'a PlanInput,
     fleet: &'f FleetUid,
     by_instance: BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>,
-    ours: Tagged<'a>,
     tokens: BTreeMap<&'a str, (&'a InstanceId, &'a InstanceSeen)>,
-    /// Those that the ledger knows, in whatever slot.
-    remembered: &'f BTreeSet<&'a InstanceId>,
 }
 
 impl<'a> Finder<'a, '_> {
@@ -223,12 +201,16 @@ impl<'a> Finder<'a, '_> {
         let known = self.input.ledger.pools.get(name);
         let seats = self.input.seats(name);
         let beyond = known.iter().flat_map(|known| known.slots.range(target.nodes..)).map(|(index, _)| *index);
+        let found = &self.input.found;
+        let unknown = found.range(SlotId::new(name, target.nodes)..).map(|(slot, _)| slot);
+        let unknown = unknown.take_while(|slot| slot.pool == *name).map(|slot| slot.index);
+        let beyond: BTreeSet<u32> = beyond.chain(unknown).collect();
         let mut slots = Vec::new();
         for index in (0..target.nodes).chain(beyond) {
             let record = known.and_then(|known| known.slots.get(&index));
-            let part = seats.part(target, index);
-            if part.is_some() || record.is_some_and(Slot::is_something) {
-                let mut slot = self.slot(SlotId::new(name, index), part, record);
+            let (id, part) = (SlotId::new(name, index), seats.part(target, index));
+            if part.is_some() || record.is_some_and(Slot::is_something) || found.contains_key(&id) {
+                let mut slot = self.slot(id, part, record);
                 slot.place = seats.place(target, index);
                 slot.by_tide = part.is_none() && seats.is_by_tide(index);
                 slots.push(slot);
@@ -258,9 +240,9 @@ impl<'a> Finder<'a, '_> {
             let answer = self.tokens.get(token).filter(|(_, seen)| self.is_ours(seen, &intent.request.slot));
             view.body = answer.map_or(Body::InFlight(intent), |(id, _)| Body::Found(id));
             view.instance = answer.copied();
-        } else if let Some(found) = self.adoptable(&view) {
-            view.instance = Some(found);
-            view.body = Body::Found(found.0);
+        } else if let Some(id) = self.input.found.get(&view.id) {
+            view.instance = self.input.observed.cloud.instances.seen().get_key_value(id);
+            view.body = view.instance.map_or(Body::Nothing, |(id, _)| Body::Found(id));
         }
         view.mark = view.node.and_then(|(_, node)| node.annotation(CORDON)).map(Mark::parse);
         view
@@ -286,17 +268,5 @@ impl<'a> Finder<'a, '_> {
                 }
             }
         }
-    }
-
-    /// An instance that our tags put into this slot, of which the ledger knows nothing.
-    fn adoptable(&self, view: &SlotView<'a>) -> Option<(&'a InstanceId, &'a InstanceSeen)> {
-        let generation = view.generation();
-        let tagged = self.ours.get(&view.id)?.iter().filter(|(_, seen)| seen.state.serves());
-        // One that changed places serves another slot.
-        let mut live = tagged.filter(|(id, _)| !self.remembered.contains(id));
-        let found = live.next()?;
-        let one = live.next().is_none();
-        let known = found.1.tag.as_ref().is_some_and(|tag| tag.generation >= generation);
-        (one && known).then_some(*found)
     }
 }
