@@ -155,6 +155,7 @@ scripts! {
     kept_nodes_are_not_chosen_to_go
     kueues_file_needs_a_change
     label_of_a_pool_keeps_its_node
+    labels_come_before_machines_change_places
     launched_and_never_listed
     launched_machines_change_places
     launches_name_their_hosts
