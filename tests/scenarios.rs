@@ -153,8 +153,10 @@ scripts! {
     interruption_under_a_freeze_moves_a_gang
     keep_ready_holds_through_an_edited_layout
     kept_nodes_are_not_chosen_to_go
+    kept_out_stays_closed_when_it_is_let_go
     kueues_file_needs_a_change
     label_of_a_pool_keeps_its_node
+    labels_come_before_machines_change_places
     launched_and_never_listed
     launched_machines_change_places
     launches_name_their_hosts

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::draft::Draft;
 use super::drain::{Steps, step_id};
 use super::layout;
+use super::marks::is_kept;
 use super::serving::uncordon;
 use super::slots::{push, standing};
 use super::types::*;
@@ -74,7 +75,9 @@ pub fn release(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: 
     made.with(Effects::one(Verb::Release, thing(pool.name), Amount::count(1)));
     let change = LedgerChange::Unclaimed { slot: slot.id.clone() };
     made.push(step_id("unclaim", &slot.id, generation), Action::Record(change), vec![], (1, 2));
-    uncordon(made, node, slot);
+    if !is_kept(view, node) {
+        uncordon(made, node, slot);
+    }
 }
 
 /// Labels and taints as the pool wants them.

@@ -92,7 +92,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         node.instance.as_ref().and_then(|id| instances.get(id)).is_some_and(|instance| !instance.state.serves())
     };
     let left_over = |name: &NodeName, node: &NodeSeen| {
-        node.annotation(CORDON).is_some_and(ours) && !served.contains(name) && !ends(node)
+        node.annotation(CORDON).is_some_and(ours) && !served.contains(name) && !ends(node) && !is_kept(view, name)
     };
     for (name, node) in nodes.iter().filter(|(name, node)| left_over(name, node)) {
         let on = node
@@ -114,6 +114,13 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             steps: made.steps,
         });
     }
+}
+
+/// Whether a person keeps a node out of service. That is about the node, whosever it is: it stays closed when its pool lets it
+/// go.
+pub fn is_kept(view: &View<'_>, node: &NodeName) -> bool {
+    let head = &view.input.ledger.head;
+    head.quarantined.contains_key(node) || head.drains.contains_key(node)
 }
 
 /// A quarantine and a drain are about a machine: when that is gone for good, nobody is left to be kept out, or to be

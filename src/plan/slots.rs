@@ -163,7 +163,10 @@ fn each(
         let approved = || slot.mark.as_ref().is_some_and(|mark| is_approved(view, pool, mark, &effects()));
         let is_free = wish.consent() == Consent::Standing || approved();
         let goes = draft.courses.len() > before.0;
-        let only_labels = slot.mark.is_none() && matches!(needs, Wish::Dress { remove_starting: false, .. });
+        // A machine that changes places is labelled before it is closed for that, or after it: not beside it.
+        let only_labels = slot.mark.is_none()
+            && matches!(needs, Wish::Dress { remove_starting: false, .. })
+            && !matches!(wish, Wish::Exchange { .. });
         // Who opens a node that is about to be moved invites work to it.
         if goes && is_free && !only_labels {
             continue;
