@@ -170,9 +170,12 @@ scripts! {
     loan_of_a_night_ends_before_morning
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
+    lost_ledger_after_a_rename
+    lost_ledger_before_a_rename_is_recorded
     lost_ledger_is_found_again_by_its_tags
     lost_ledger_is_told_until_somebody_knows
     lost_ledger_of_a_fleet_with_another_name
+    lost_ledger_of_a_pool_that_shrank
     low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody
     lowered_quota_of_a_same_cut_loan_waits
@@ -217,6 +220,7 @@ scripts! {
     raised_quota_takes_from_who_borrows
     recall_and_then_edits
     recall_brings_quota_and_nodes
+    recall_makes_a_pool_small_again
     recall_turns_the_tide
     refused_eviction_is_quoted
     removal_that_waits_takes_no_budget
@@ -279,6 +283,8 @@ scripts! {
     tide_is_no_way_around_a_roll_out
     tide_lends_and_reclaims
     tide_lends_what_nobody_uses
+    tide_makes_a_pool_larger
+    tide_makes_a_pool_smaller
     tier_is_ranked_anew
     total_over_gpus_and_slices_is_kept
     turn_of_the_tide_approves_nothing_else

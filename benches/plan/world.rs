@@ -229,6 +229,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
         },
         ledger: Ledger::default(),
         renamed: Default::default(),
+        found: Default::default(),
         closed: BTreeMap::new(),
         recalled: Default::default(),
         gone: Default::default(),

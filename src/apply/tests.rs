@@ -54,6 +54,7 @@ fn input(world: &Fake) -> PlanInput {
         observed: Observed::default(),
         ledger: world.memory(),
         renamed: Default::default(),
+        found: Default::default(),
         closed: Default::default(),
         recalled: Default::default(),
         gone: Default::default(),

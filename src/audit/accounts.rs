@@ -1,17 +1,18 @@
 //! Everything that is wanted is in a step or held, and everything that a step does is in the effects that people see.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
 use super::case::Case;
 use super::evict::disturbing;
 use crate::effect::{
-    Action, Amount, CloudAction, ClusterAction, Effects, Object, Subject, Thing, Verb, canonical, digest_of,
+    Action, Amount, CloudAction, ClusterAction, Effects, LedgerChange, Object, Subject, Thing, Verb, canonical,
+    digest_of,
 };
 use crate::fleet::pool::Source;
 use crate::ids::{NodeName, PoolName, QuotaName, SlotId};
 use crate::observed::{ObjectKey, ObjectKind, ObjectSeen, PodSeen};
-use crate::plan::{Consent, Held, Reason, Urgency, WaitingOn};
+use crate::plan::{Consent, Held, Reason, Step, Urgency, WaitingOn};
 
 const EFFECTS: &str = "the effects of a plan bound what its steps do";
 const URGENCY: &str = "what has its own budget has a reason for it";
@@ -144,6 +145,42 @@ pub fn consent(case: &Case<'_>, found: &mut Found) {
         let disturbs = case.pods.sent_by(at).iter().any(|pod| pod.counts() && !case.pods.is_leaving(pod));
         if disturbs && !standing && step.consent == Consent::Standing {
             found.step(CONSENT, &step.id, "it disturbs work and asks nobody");
+        }
+    }
+}
+
+/// What a tide takes asks nobody, so it is no more than the pool has beyond its size without anybody's edit.
+pub fn resized(case: &Case<'_>, found: &mut Found) {
+    let mut goes: BTreeMap<&PoolName, Vec<&Step>> = BTreeMap::new();
+    for (at, step) in case.each() {
+        let removes = match &step.action {
+            Action::Cloud(CloudAction::Terminate { slot, .. }) => Some(&slot.pool),
+            Action::Record(LedgerChange::Unclaimed { slot }) => Some(&slot.pool),
+            _ => None,
+        };
+        if let Some(pool) = removes.filter(|_| matches!(case.reason(at), Reason::Resized)) {
+            goes.entry(pool).or_default().push(step);
+        }
+    }
+    for (pool, steps) in goes {
+        let (spec, known) = (case.pool(pool), case.pool_ledger(pool));
+        let (Some(target), Some(size)) = (case.input.target.pools.get(pool), spec.and_then(|spec| spec.size)) else {
+            found.step(CONSENT, &steps[0].id, format!("no tide gives {pool} another size"));
+            continue;
+        };
+        let there = known.into_iter().flat_map(|known| known.slots.values()).filter(|slot| slot.is_something()).count();
+        let there = u32::try_from(there).unwrap_or(u32::MAX);
+        let resizes = case.standing().tides.values().any(|tide| tide.resizes.contains(pool));
+        let may_go = match known.and_then(|known| known.size).filter(|_| resizes) {
+            Some(had) => there.saturating_sub(target.nodes).saturating_sub(had.saturating_sub(size)),
+            None => size.saturating_sub(target.nodes),
+        };
+        if let Some(step) = usize::try_from(may_go).ok().and_then(|may_go| steps.get(may_go)) {
+            found.step(
+                CONSENT,
+                &step.id,
+                format!("{} nodes of {pool} go by a tide, and {may_go} are a tide's", steps.len()),
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Found;
 use super::case::Case;
-use super::slots::{BELIEVED, LISTED_WITHIN, is_gone, meant, recorded_before};
+use super::slots::{BELIEVED, LISTED_WITHIN, in_target, is_gone, meant, recorded_before};
 use crate::effect::marks::is_starting;
 use crate::effect::{Action, LedgerChange, Lent};
 use crate::fleet::standing::LoanSpec;
@@ -73,6 +73,22 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             let young = |at| case.now().duration_since(at) < LISTED_WITHIN;
             let open = slots.filter(|slot| slot.intent.as_ref().is_some_and(|intent| young(intent.at))).count();
             require(open == 0, || format!("{open} requests of pool {pool} are not answered"))
+        }
+        LedgerChange::Sized { pool, nodes } => {
+            let written = case.pool(pool).and_then(|spec| spec.size);
+            require(written == Some(*nodes), || format!("the documents do not give {pool} {nodes} nodes"))?;
+            let known = case.pool_ledger(pool);
+            let has =
+                known.into_iter().flat_map(|known| known.slots.values()).filter(|slot| slot.is_something()).count();
+            let enough = usize::try_from(*nodes).is_ok_and(|nodes| has >= nodes);
+            let falls = known.and_then(|known| known.size).is_some_and(|had| *nodes < had);
+            let open = known.into_iter().flat_map(|known| known.slots.iter());
+            let mut open = open.filter(|(_, slot)| slot.is_something()).map(|(index, _)| SlotId::new(pool, *index));
+            let beyond = open.find(|slot| !in_target(case, slot));
+            match beyond.filter(|_| falls || known.is_none_or(|known| known.size.is_none())) {
+                Some(slot) => Err(format!("{slot} is beyond that size, and nobody was asked")),
+                None => require(falls || enough, || format!("{pool} has {has} nodes, and not {nodes}")),
+            }
         }
         LedgerChange::Renamed { from, to } => {
             let renamed = case.input.target.pools.get(to).and_then(|pool| pool.renamed_from.as_ref());

@@ -148,6 +148,7 @@ const LAWS: &[Law] = &[
     moves::stages_are_told,
     accounts::effects,
     accounts::consent,
+    accounts::resized,
     accounts::urgency,
     accounts::slots,
     accounts::objects,

@@ -75,8 +75,7 @@ impl Seats {
         let is_spare = |index: u32, seat: &Seat<'_>| index < spec.spares && seat.missed > Missed::Out;
         let may_go = all.iter().filter(|(index, seat)| !lent.contains(index) && !is_spare(**index, seat));
         let unwanted = missed_least(may_go.map(|(index, seat)| (*index, seat)).collect(), &worth, surplus);
-        let resized = spec.size.map_or(0, |size| size.saturating_sub(target.nodes));
-        let resized = usize::try_from(resized).unwrap_or(usize::MAX);
+        let resized = scene.resized(name, surplus);
         let by_tide = unwanted.iter().rev().take(resized).copied().collect();
         let unwanted: BTreeSet<u32> = unwanted.into_iter().collect();
         let stays = all.range(target.nodes..).map(|(index, _)| *index).filter(|index| !unwanted.contains(index));
@@ -120,6 +119,19 @@ impl Scene<'_> {
         let Some(target) = self.target.pools.get(name) else { return 0 };
         let known = self.ledger.pools.get(name).into_iter().flat_map(|known| known.slots.range(target.nodes..));
         known.filter(|(_, slot)| slot.is_something()).count() + self.found_in(name, target.nodes).count()
+    }
+
+    /// How many of so many slots beyond the size are a tide's to take: what it makes the pool smaller, and what it made it
+    /// larger before. The rest is somebody's edit.
+    fn resized(&self, name: &PoolName, surplus: usize) -> usize {
+        let (target, standing) = (self.target.pools.get(name), &self.target.standing);
+        let size = standing.pools.get(name).and_then(|spec| spec.size);
+        let (Some(target), Some(size)) = (target, size) else { return 0 };
+        let had = self.ledger.pools.get(name).and_then(|known| known.size).filter(|_| standing.is_resized(name));
+        match had {
+            Some(had) => surplus.saturating_sub(usize::try_from(had.saturating_sub(size)).unwrap_or(usize::MAX)),
+            None => usize::try_from(size.saturating_sub(target.nodes)).unwrap_or(usize::MAX),
+        }
     }
 
     /// The slots of a pool from a number on that have a machine which they do not remember.

@@ -79,6 +79,11 @@ pub enum LedgerChange {
     Forgotten {
         pool: PoolName,
     },
+    /// A pool that a tide resizes has as many nodes as its document says.
+    Sized {
+        pool: PoolName,
+        nodes: u32,
+    },
     Renamed {
         from: PoolName,
         to: PoolName,
@@ -227,7 +232,7 @@ impl LedgerChange {
             | Self::Exchanged { slot, .. }
             | Self::ExchangeOver { slot, .. }
             | Self::Treated { slot, .. } => pool(slot),
-            Self::Forgotten { pool } => vec![Part::Pool(pool.clone())],
+            Self::Forgotten { pool } | Self::Sized { pool, .. } => vec![Part::Pool(pool.clone())],
             Self::Renamed { from, to } => {
                 vec![Part::Pool(from.clone()), Part::Pool(to.clone()), Part::Head]
             }
@@ -257,6 +262,7 @@ impl LedgerChange {
                 | Self::Lent { .. }
                 | Self::Closed { .. }
                 | Self::Forgotten { .. }
+                | Self::Sized { .. }
                 | Self::Renamed { .. }
                 | Self::Exchanged { .. }
                 | Self::ExchangeOver { .. }

@@ -79,6 +79,10 @@ pub struct PoolLedger {
     pub slots: BTreeMap<u32, Slot>,
     /// Slots whose nodes were removed by choice within the last hour, and when.
     pub removed: Vec<(u32, Timestamp)>,
+    /// The size that the documents gave it when it last had that many nodes; of a pool that a tide resizes. What is more or
+    /// fewer than this is the tide's doing, and nobody's edit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u32>,
 }
 
 /// One place for a node.
@@ -281,7 +285,7 @@ impl PoolLedger {
     pub(super) fn emptied(&self) -> PoolLedger {
         let slots =
             self.slots.iter().map(|(index, slot)| (*index, Slot { generation: slot.generation, ..Slot::default() }));
-        PoolLedger { slots: slots.collect(), removed: Vec::new() }
+        PoolLedger { slots: slots.collect(), ..PoolLedger::default() }
     }
 }
 
@@ -356,6 +360,7 @@ impl Ledger {
             | LedgerChange::Unclaimed { .. }
             | LedgerChange::Closed { .. }
             | LedgerChange::Forgotten { .. }
+            | LedgerChange::Sized { .. }
             | LedgerChange::Renamed { .. }
             | LedgerChange::Exchange { .. }
             | LedgerChange::Exchanged { .. }
@@ -558,6 +563,9 @@ impl Ledger {
                 if let Some(pool) = self.pools.get_mut(pool) {
                     *pool = pool.emptied();
                 }
+            }
+            LedgerChange::Sized { pool, nodes } => {
+                self.pools.entry(pool.clone()).or_default().size = Some(*nodes);
             }
             LedgerChange::Renamed { from, to } => self.rename(from, to),
             LedgerChange::Exchange { slot, with, gives, takes } => {

@@ -235,6 +235,11 @@ impl HealthSpec {
 }
 
 impl Standing {
+    /// Whether some tide gives a pool another size.
+    pub fn is_resized(&self, pool: &PoolName) -> bool {
+        self.tides.values().any(|tide| tide.resizes.contains(pool))
+    }
+
     /// The labels that say where a node hangs, coarse to fine. Where the fabric is declared, every level has one.
     pub fn level_labels(&self) -> Vec<String> {
         let label = |level: &Level| match &self.declared {

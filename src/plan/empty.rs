@@ -4,6 +4,7 @@ use super::draft::Draft;
 use super::drain::{Purpose, Steps, step_id};
 use super::dress::claim;
 use super::launch::{self, Supply};
+use super::resized;
 use super::serving::removing;
 use super::silent;
 use super::slots::{Shared, hold, push, record, standing};
@@ -144,7 +145,7 @@ pub fn fill(
     }
     let supply = shared.room.supply(view, pool, slot, freed, replaces_dead);
     let consent = match &supply {
-        Supply::Launch { request, .. } => consent_of(request.market, replaces_dead),
+        Supply::Launch { request, .. } => consent_of(request.market, replaces_dead || resized::fills(view, pool, slot)),
         _ => Consent::Standing,
     };
     made.purpose = Purpose { why: "launch", consent, ..standing(&on, &reason) };
@@ -181,10 +182,10 @@ fn is_launched(source: &crate::fleet::pool::Source) -> bool {
     !matches!(source, crate::fleet::pool::Source::Existing { .. })
 }
 
-fn consent_of(market: Market, replaces_dead: bool) -> Consent {
+fn consent_of(market: Market, is_known: bool) -> Consent {
     match market {
         Market::Reserved | Market::Block => Consent::Standing,
-        Market::OnDemand | Market::Spot if replaces_dead => Consent::Standing,
+        Market::OnDemand | Market::Spot if is_known => Consent::Standing,
         Market::OnDemand | Market::Spot => Consent::Asked,
     }
 }

@@ -32,6 +32,7 @@ pub mod placing;
 pub mod recut;
 pub mod removed;
 pub mod reservations;
+pub mod resized;
 pub mod rollout;
 pub mod serving;
 pub mod shrink;
@@ -101,6 +102,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     tide::plan(view, &mut draft);
     marks::plan(view, &mut draft);
     if is_whole {
+        resized::remember(view, &mut draft);
         marks::orders(view, &mut draft);
         marks::unanswered(view, &mut draft);
         unmet::say(input, &view.harm, &mut draft);

@@ -186,7 +186,7 @@ pub enum Reason {
     Wanted,
     /// The document asks for fewer.
     NotWanted,
-    /// The tide makes the pool smaller until it turns.
+    /// The tide makes the pool smaller, or has made it larger before.
     Resized,
     /// The pool's slot has no node.
     SlotEmpty,

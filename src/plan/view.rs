@@ -118,7 +118,8 @@ impl<'a> View<'a> {
             let tag = seen.tag.as_ref().filter(|tag| tag.fleet == *fleet || is_kin(fleet, &tag.fleet))?;
             seen.state.is_live().then(|| (names.slot(id, tag), id, seen))
         };
-        let strays = unknown.filter_map(says).collect();
+        let mut strays: Vec<_> = unknown.filter_map(says).collect();
+        strays.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
         let shrunk = shrunk(input, &remembered);
         let exchanges = input.ledger.exchanges();
         Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, exchanges, strays, shrunk }

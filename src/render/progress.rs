@@ -206,6 +206,7 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Exchange { slot, with, .. } => format!("let {slot} and {with} change places"),
         LedgerChange::Exchanged { slot, with, .. } => format!("note in {slot} that it has the machine of {with}"),
         LedgerChange::ExchangeOver { slot, .. } => format!("note that the exchange of {slot} is over"),
+        LedgerChange::Sized { pool, nodes } => format!("note that pool {pool} has its {nodes} nodes"),
         LedgerChange::Forgotten { pool } => format!("forget pool {pool}"),
         LedgerChange::Renamed { from, to } => format!("rename pool {from} to {to}"),
         LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),

@@ -95,6 +95,7 @@ pub fn input_at(now: &str) -> PlanInput {
         observed: Observed::default(),
         ledger: Ledger::default(),
         renamed: Default::default(),
+        found: Default::default(),
         closed: BTreeMap::new(),
         recalled: BTreeMap::new(),
         gone: Default::default(),

@@ -151,6 +151,7 @@ impl Bench {
             observed,
             ledger,
             renamed: Default::default(),
+            found: Default::default(),
             closed: BTreeMap::new(),
             recalled: BTreeMap::new(),
             gone: Default::default(),

@@ -426,6 +426,28 @@ fn who_is_disturbed_by_choice_is_asked_for() {
 }
 
 #[test]
+fn a_tide_takes_what_it_brought_and_no_more() {
+    const CONSENT: &str = "disturbed by choice";
+    let goes = |size: u32, had: Option<u32>, resizes: bool| {
+        let mut bench = remove();
+        let reasons = bench.plan.steps.iter_mut().map(|step| &mut step.reason);
+        reasons.filter(|reason| **reason == Reason::NotWanted).for_each(|reason| *reason = Reason::Resized);
+        bench.standing().pools.get_mut("train").unwrap().size = Some(size);
+        bench.input.ledger.pools.get_mut("train").unwrap().size = had;
+        let tide = bench.standing().tides.values_mut().next().unwrap();
+        tide.resizes.extend(resizes.then(|| "train".into()));
+        bench
+    };
+    // The documents give it ten, and nine until the tide turns.
+    goes(10, None, false).passes();
+    // They gave it nine when it last had them, and the tide one more.
+    goes(9, Some(9), true).passes();
+    goes(9, None, true).breaks(CONSENT, "1 nodes of train go by a tide, and 0 are a tide's");
+    goes(9, Some(10), true).breaks(CONSENT, "0 are a tide's");
+    goes(9, Some(9), false).breaks(CONSENT, "0 are a tide's");
+}
+
+#[test]
 fn everything_wanted_is_in_a_step_or_held() {
     const SLOTS: &str = "every slot";
     const OBJECTS: &str = "every object";

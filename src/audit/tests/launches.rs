@@ -86,6 +86,36 @@ fn an_instance_with_the_slots_tag_counts_even_if_the_ledger_forgot_it() {
 }
 
 #[test]
+fn an_instance_of_a_pool_that_had_another_name_counts() {
+    let beside = |change: &dyn Fn(&mut Bench)| {
+        let mut bench = launch();
+        bench.serve("train", 9);
+        (bench.slot("train", 9).instance, bench.slot("train", 9).generation) = (None, 0);
+        bench.reservation(|seen| seen.available = 1);
+        bench.instance("train", 9, |seen| seen.token = None);
+        bench.instance("train", 9, |seen| seen.tag.as_mut().unwrap().slot = slot("old", 9));
+        bench.node("train", 9, |seen| _ = seen.labels.remove(POOL));
+        change(&mut bench);
+        bench
+    };
+    beside(&|_| ()).passes();
+    let renamed = |bench: &mut Bench| {
+        bench.input.target.pools.get_mut("train").unwrap().renamed_from = Some("old".into());
+    };
+    beside(&renamed).breaks(ONE, "i-train-9");
+    let labelled = |bench: &mut Bench| {
+        bench.node("train", 9, |seen| _ = seen.labels.insert(POOL.into(), "train".into()));
+    };
+    beside(&labelled).breaks(ONE, "i-train-9");
+    // Whose pool was let go is nobody's, whatever its node carries.
+    beside(&|bench| {
+        labelled(bench);
+        bench.input.ledger.pools.insert("old".into(), PoolLedger::default());
+    })
+    .passes();
+}
+
+#[test]
 fn an_instance_from_before_a_ledger_was_lost_counts_under_the_identity_that_it_had() {
     let beside = |whose: &str| {
         let (mut bench, ours) = (launch(), FleetUid::from("fleet-1.0123456789"));

@@ -43,6 +43,25 @@ fn a_slot_with_an_open_request_is_not_closed_nor_its_pool_forgotten() {
 }
 
 #[test]
+fn a_size_is_noted_that_the_documents_give_and_the_pool_has() {
+    let sized = |nodes: u32| record(LedgerChange::Sized { pool: "train".into(), nodes });
+    sized(10).passes();
+    sized(9).breaks(LAW, "the documents do not give train 9 nodes");
+    sized(10).with(|bench| *bench.slot("train", 3) = Slot::default()).breaks_also(LAW, "has 9 nodes, and not 10");
+    let smaller = |had: Option<u32>| {
+        let mut bench = sized(9);
+        bench.standing().pools.get_mut("train").unwrap().size = Some(9);
+        bench.input.target.pools.get_mut("train").unwrap().nodes = 9;
+        bench.input.target.pools.get_mut("train").unwrap().parts[0].nodes = 9;
+        bench.input.ledger.pools.get_mut("train").unwrap().size = had;
+        bench.plan.held.push(held(pool("train")));
+        bench
+    };
+    smaller(Some(10)).breaks(LAW, "beyond that size, and nobody was asked");
+    smaller(None).breaks(LAW, "beyond that size, and nobody was asked");
+}
+
+#[test]
 fn an_answer_belongs_to_the_open_request() {
     let launched = |own: bool| {
         let at = Bench::empty(NOON).input.now;

@@ -76,7 +76,7 @@ impl Words<'_> {
         match reason {
             Reason::Wanted => "the documents ask for it".into(),
             Reason::NotWanted => "the documents ask for fewer".into(),
-            Reason::Resized => "the tide makes the pool smaller until it turns".into(),
+            Reason::Resized => "the tide makes the pool smaller".into(),
             Reason::SlotEmpty => "the pool is short of nodes".into(),
             Reason::Unanswered => "a request that was sent and not answered is sent again, unchanged".into(),
             Reason::Outdated => "launched from another template than the documents ask for".into(),

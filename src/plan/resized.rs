@@ -1,0 +1,52 @@
+//! Pools that a tide makes larger or smaller: what of that is the tide's, and asks nobody.
+//!
+//! The merge of a tide consents to its sizes. Whoever edits a size is asked, so the ledger remembers the size that the
+//! documents gave a pool when it last had that many nodes: what it lacks of that, the tide took; what it has beyond, the tide
+//! brought. Which nodes go is for `compile::seats`.
+
+use super::draft::{Course, Draft};
+use super::drain::{Steps, step_id};
+use super::slots::standing;
+use super::types::*;
+use super::view::{PoolView, SlotView, View};
+use crate::effect::{Action, LedgerChange, Slot};
+
+/// Whether an empty slot is filled because a tide turned, and not because somebody wrote more.
+pub fn fills(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
+    let (Some(size), Some(place)) = (pool.spec.size, slot.place) else { return false };
+    let had = view.input.ledger.pools.get(pool.name).and_then(|known| known.size);
+    let gave_up = slot.record.is_some_and(|record| record.gave_up);
+    view.standing.is_resized(pool.name) && !gave_up && (place >= size || had.is_some_and(|had| place < had))
+}
+
+/// Notes the size of each pool that a tide resizes, once it has that many nodes.
+pub fn remember(view: &View<'_>, draft: &mut Draft) {
+    for (name, pool) in view.pools.iter().filter(|(name, _)| view.standing.is_resized(name)) {
+        let Some(size) = pool.spec.size else { continue };
+        let had = view.input.ledger.pools.get(*name).and_then(|known| known.size);
+        let has = pool.slots.iter().filter(|slot| slot.record.is_some_and(Slot::is_something)).count();
+        let reached = has >= usize::try_from(size).unwrap_or(usize::MAX);
+        let beyond = pool.slots.iter().any(|slot| slot.part.is_none());
+        let is_so = match had {
+            Some(had) if size == had => false,
+            Some(had) if size < had => !beyond,
+            Some(_) => reached,
+            None => reached && !beyond,
+        };
+        if is_so {
+            let (on, reason) = (thing(name), Reason::Bookkeeping);
+            let mut made = Steps::new(standing(&on, &reason));
+            let change = LedgerChange::Sized { pool: (*name).clone(), nodes: size };
+            made.push(step_id("sized", name, 0), Action::Record(change), vec![], (1, 2));
+            let wanted = format!("note that pool/{name} has its {size} nodes, which a tide may change");
+            draft.courses.push(Course {
+                on,
+                nodes: Vec::new(),
+                wanted,
+                reason,
+                has_deadline: false,
+                steps: made.steps,
+            });
+        }
+    }
+}
