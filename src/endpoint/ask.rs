@@ -57,7 +57,7 @@ impl Ask {
         let read = self.read.borrow();
         let mut leaves = Vec::new();
         collect(&self.value, String::new(), &mut leaves);
-        if let Some(left) = leaves.iter().find(|leaf| !read.iter().any(|path| covers(path, leaf))) {
+        if let Some(left) = leaves.iter().find(|leaf| !covers(&read, leaf)) {
             let text = format!("The parameter {left} is known, but {} does not support it here", self.action);
             return Err(refuse("UnsupportedParameter", text));
         }
@@ -172,10 +172,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Whether what was read is this leaf, or the list of values that it stands in.
-fn covers(read: &str, leaf: &str) -> bool {
-    let rest = leaf.strip_prefix(read);
-    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('.').is_some_and(|rest| rest.parse::<u32>().is_ok()))
+/// Whether this leaf was read, or the list of values that it stands in.
+fn covers(read: &BTreeSet<String>, leaf: &str) -> bool {
+    let of_list = |(list, at): (&str, &str)| at.parse::<u32>().is_ok() && read.contains(list);
+    read.contains(leaf) || leaf.rsplit_once('.').is_some_and(of_list)
 }
 
 fn collect(value: &Value, path: String, leaves: &mut Vec<String>) {

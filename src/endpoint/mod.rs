@@ -31,7 +31,7 @@ pub use faults::{Fault, Faults, Kind};
 use model::{escape, model};
 
 use crate::provider::sim::cloud::Circumstances;
-use crate::provider::sim::{Heard, Sim};
+use crate::provider::sim::{CloudState, Heard, Sim};
 use crate::provider::{Class, ProviderError};
 
 /// How the endpoint behaves, beside what the world does.
@@ -102,23 +102,23 @@ impl Endpoint {
         if let Some(order) = request.uri().path().strip_prefix(orders::PATH) {
             return Outcome::Answer(self.order(sim, order, request.body()));
         }
-        let name = action_name(request);
-        let dry = value(&form_of(request), "DryRun") == Some("true");
-        let kind = self.faults.borrow_mut().strike(&name, dry);
+        let form = form_of(request);
+        let name = action_name(request, &form);
+        let kind = self.faults.borrow_mut().strike(name, value(&form, "DryRun") == Some("true"));
         match kind {
-            None => self.reply(sim, request),
+            None => self.reply(sim, request, &form),
             Some(Kind::CutBefore) => Outcome::Cut,
             Some(Kind::CutAfter) => {
-                self.reply(sim, request);
+                self.reply(sim, request, &form);
                 Outcome::Cut
             }
             Some(Kind::Fails(status)) => Outcome::Answer(self.broken(status)),
             Some(Kind::FailsAfter(status)) => {
-                self.reply(sim, request);
+                self.reply(sim, request, &form);
                 Outcome::Answer(self.broken(status))
             }
-            Some(Kind::Slow(by)) => Outcome::Slow(by, Box::new(self.reply(sim, request))),
-            Some(Kind::Truncated) => match self.reply(sim, request) {
+            Some(Kind::Slow(by)) => Outcome::Slow(by, Box::new(self.reply(sim, request, &form))),
+            Some(Kind::Truncated) => match self.reply(sim, request, &form) {
                 Outcome::Answer(answer) => Outcome::Truncated(answer),
                 other => other,
             },
@@ -127,22 +127,21 @@ impl Endpoint {
                 Outcome::Answer(self.error(&refuse("UnauthorizedOperation", text)))
             }
             Some(Kind::Garbage) => {
-                self.reply(sim, request);
+                self.reply(sim, request, &form);
                 let page = "<html><body><h1>It works!</h1></body></html>";
                 Outcome::Answer(response(StatusCode::OK, "text/html", page.into()))
             }
         }
     }
 
-    fn reply(&self, sim: &Sim, request: &Request<Bytes>) -> Outcome {
+    fn reply(&self, sim: &Sim, request: &Request<Bytes>, form: &[(String, String)]) -> Outcome {
         if let Some(target) = header(request, "x-amz-target") {
             return Outcome::Answer(json::answer(sim, target, request.body(), &self.request_id()));
         }
         if let Some(name) = request.uri().path().strip_prefix("/clusters/") {
             return Outcome::Answer(json::cluster(sim, name));
         }
-        let form = form_of(request);
-        let action = value(&form, "Action").unwrap_or_default();
+        let action = value(form, "Action").unwrap_or_default();
         if action == "GetCallerIdentity" && service(request).is_none_or(|service| service == "sts") {
             return Outcome::Answer(json::caller(sim, &self.request_id()));
         }
@@ -150,11 +149,11 @@ impl Endpoint {
             let text = format!("The action {action} is not valid for this web service.");
             return Outcome::Answer(self.error(&refuse("InvalidAction", text)));
         };
-        if value(&form, "Version") != Some(model::VERSION) {
+        if value(form, "Version") != Some(model::VERSION) {
             let text = format!("The version must be {}", model::VERSION);
             return Outcome::Answer(self.error(&refuse("NoSuchVersion", text)));
         }
-        match self.act(sim, action, &form) {
+        match self.act(sim, action, form) {
             Heard::Nothing => Outcome::Cut,
             Heard::Answer(Ok(answer)) => Outcome::Answer(self.written(action, &answer)),
             Heard::Answer(Err(error)) => Outcome::Answer(self.error(&error)),
@@ -187,7 +186,7 @@ impl Endpoint {
                 Heard::Answer(sim.aside(|state| change(state, &ask)).map(|(answer, _)| answer))
             }
             Handler::Change(verb, change) => {
-                let known = actions::is_known(&sim.state().cloud, &ask);
+                let known = |cloud: &CloudState| actions::is_known(cloud, &ask);
                 sim.change_by_wire((verb, action), known, |state| change(state, &ask))
             }
         }
@@ -271,10 +270,10 @@ fn value<'a>(form: &'a [(String, String)], name: &str) -> Option<&'a str> {
 }
 
 /// What is asked, whichever way it is written: the word that faults go by.
-fn action_name(request: &Request<Bytes>) -> String {
+fn action_name<'a>(request: &'a Request<Bytes>, form: &'a [(String, String)]) -> &'a str {
     match header(request, "x-amz-target") {
-        Some(target) => target.rsplit('.').next().unwrap_or_default().to_string(),
-        None => value(&form_of(request), "Action").unwrap_or_default().to_string(),
+        Some(target) => target.rsplit('.').next().unwrap_or_default(),
+        None => value(form, "Action").unwrap_or_default(),
     }
 }
 

@@ -98,7 +98,7 @@ impl Model {
         }
         let value = closed(root);
         if let Some(Shape::Struct(members)) = self.shapes.get(request) {
-            members.iter().try_for_each(|member| member.there(&value, ""))?;
+            members.iter().try_for_each(|member| member.there(&value)).map_err(missing)?;
         }
         Ok(value)
     }
@@ -106,7 +106,7 @@ impl Model {
     /// Whether structures in a request have what they need. That is asked last: what is not understood at all is told
     /// before what it lacks.
     pub fn complete(&self, action: &str, value: &Value) -> Result<(), ProviderError> {
-        self.require(self.actions.get(action).map_or("-", |ends| ends.0), value, "")
+        self.require(self.actions.get(action).map_or("-", |ends| ends.0), value).map_err(missing)
     }
 
     fn put(&self, node: &mut Node, shape: &str, path: &[&str], key: &str, text: &str) -> Result<(), ProviderError> {
@@ -140,18 +140,19 @@ impl Model {
         }
     }
 
-    fn require(&self, shape: &str, value: &Value, path: &str) -> Result<(), ProviderError> {
+    /// What is missing, by its place: put together only where something is.
+    fn require(&self, shape: &str, value: &Value) -> Result<(), String> {
         match self.shapes.get(shape) {
             Some(Shape::Struct(members)) => members.iter().try_for_each(|member| {
-                member.there(value, path)?;
-                match value.get(member.name) {
-                    Some(found) => self.require(member.shape, found, &format!("{path}{}.", member.query)),
-                    None => Ok(()),
-                }
+                member.there(value)?;
+                let Some(found) = value.get(member.name) else { return Ok(()) };
+                self.require(member.shape, found).map_err(|below| format!("{}.{below}", member.query))
             }),
             Some(Shape::List { element, .. }) => {
-                let items = value.as_array().into_iter().flatten().enumerate();
-                items.into_iter().try_for_each(|(at, item)| self.require(element, item, &format!("{path}{}.", at + 1)))
+                let mut items = value.as_array().into_iter().flatten().enumerate();
+                items.try_for_each(|(at, item)| {
+                    self.require(element, item).map_err(|below| format!("{}.{below}", at + 1))
+                })
             }
             None => Ok(()),
         }
@@ -166,29 +167,29 @@ impl Model {
         );
         match shape {
             "-" => out += "<return>true</return>",
-            _ => self.write(&mut out, shape, answer, action)?,
+            _ => self.write(&mut out, shape, answer).map_err(|why| format!("{action}{why}"))?,
         }
         out += &format!("</{action}Response>");
         Ok(out)
     }
 
-    fn write(&self, out: &mut String, shape: &str, value: &Value, path: &str) -> Result<(), String> {
+    /// On a mistake: where below this it is, and what.
+    fn write(&self, out: &mut String, shape: &str, value: &Value) -> Result<(), String> {
         match (self.shapes.get(shape), value) {
             (Some(Shape::Struct(members)), Value::Object(fields)) => {
                 if let Some(stray) = fields.keys().find(|key| members.iter().all(|member| member.name != key.as_str()))
                 {
-                    return Err(format!("{path} has no member {stray}"));
+                    return Err(format!(" has no member {stray}"));
                 }
                 for member in members {
                     let Some(held) = fields.get(member.name).filter(|held| !held.is_null()) else { continue };
-                    element(out, member.wire, |out| {
-                        self.write(out, member.shape, held, &format!("{path}.{}", member.name))
-                    })?;
+                    element(out, member.wire, |out| self.write(out, member.shape, held))
+                        .map_err(|why| format!(".{}{why}", member.name))?;
                 }
                 Ok(())
             }
             (Some(Shape::List { element: of, wire }), Value::Array(items)) => {
-                items.iter().try_for_each(|item| element(out, wire, |out| self.write(out, of, item, path)))
+                items.iter().try_for_each(|item| element(out, wire, |out| self.write(out, of, item)))
             }
             (None, Value::String(text)) => {
                 escape(out, text);
@@ -198,9 +199,13 @@ impl Model {
                 *out += &value.to_string();
                 Ok(())
             }
-            _ => Err(format!("{path} is no {shape}: {value}")),
+            _ => Err(format!(" is no {shape}: {value}")),
         }
     }
+}
+
+fn missing(place: String) -> ProviderError {
+    refuse("MissingParameter", format!("The request must contain the parameter {place}"))
 }
 
 impl Member {
@@ -212,13 +217,9 @@ impl Member {
         Self { name: name.trim_end_matches('!'), required: name.ends_with('!'), wire, query, shape }
     }
 
-    /// Whether it is there, where it has to be.
-    fn there(&self, value: &Value, path: &str) -> Result<(), ProviderError> {
-        if !self.required || value.get(self.name).is_some() {
-            return Ok(());
-        }
-        let text = format!("The request must contain the parameter {path}{}", self.query);
-        Err(refuse("MissingParameter", text))
+    /// Whether it is there, where it has to be; else what it is called.
+    fn there(&self, value: &Value) -> Result<(), String> {
+        if !self.required || value.get(self.name).is_some() { Ok(()) } else { Err(self.query.clone()) }
     }
 }
 
@@ -250,9 +251,9 @@ fn closed(node: Node) -> Value {
 }
 
 fn element(out: &mut String, name: &str, inside: impl FnOnce(&mut String) -> Result<(), String>) -> Result<(), String> {
-    *out += &format!("<{name}>");
+    out.extend(["<", name, ">"]);
     inside(out)?;
-    *out += &format!("</{name}>");
+    out.extend(["</", name, ">"]);
     Ok(())
 }
 

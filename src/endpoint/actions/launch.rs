@@ -260,7 +260,8 @@ fn group(cloud: &CloudState, data: &Value) -> Result<Option<GroupName>, Provider
 }
 
 fn tags(data: &Value) -> Result<BTreeMap<String, BTreeMap<String, String>>, ProviderError> {
-    let ask = Ask::new("RunInstances", jiff::Timestamp::UNIX_EPOCH, super::super::fair(), data.clone());
+    let said = json!({"TagSpecifications": data["TagSpecifications"]});
+    let ask = Ask::new("RunInstances", jiff::Timestamp::UNIX_EPOCH, super::super::fair(), said);
     ask.root().tags_by_kind(&TAGGED)
 }
 

@@ -32,11 +32,11 @@ pub trait Operator: Clock {
 }
 
 impl Sim {
-    /// A call that would change something. `known`: it was heard before, and is answered whatever capacity is left.
+    /// A call that would change something. `known`: whether it was heard before, and is answered whatever capacity is left.
     pub fn change_by_wire<T>(
         &self,
         (verb, subject): (&'static str, &str),
-        known: bool,
+        known: impl Fn(&CloudState) -> bool,
         effect: impl FnOnce(&mut State) -> Result<(T, bool), ProviderError>,
     ) -> Heard<T> {
         self.stir();
@@ -51,7 +51,9 @@ impl Sim {
             self.died.set(Some(*position));
         }
         match strike {
-            Some(Strike::Refused(error)) if !(known && error.class == Class::NoCapacity) => {
+            Some(Strike::Refused(error))
+                if !(error.class == Class::NoCapacity && known(&self.state.borrow().cloud)) =>
+            {
                 Heard::Answer(self.commit(&deed, |_| Err(error)))
             }
             None | Some(Strike::Refused(_) | Strike::Crash(Position::AfterAnswer)) => {
