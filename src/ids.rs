@@ -114,6 +114,8 @@ names! {
     TemplateName;
     /// A namespace of the cluster.
     NamespaceName;
+    /// A boot of a machine, as its kernel names it.
+    BootId;
     /// The UID that the cluster gave a node, a pod or an owner.
     Uid;
     /// What makes a repeated request the same request.

@@ -45,6 +45,7 @@ scripts! {
     block_ends_while_nobody_looks
     block_is_bought_filled_and_drained
     boot_that_does_not_help_is_not_repeated
+    booted_node_goes_down_first
     booted_node_is_admitted_again
     booted_node_is_updated_on_the_way
     booted_node_shows_its_gpus_first
@@ -301,6 +302,8 @@ scripts! {
     what_is_held_takes_no_room
     what_is_not_ours_stays
     what_waits_for_a_loan_is_shown
+    whoever_comes_back_is_not_sent_again
+    whoever_comes_back_keeps_nobody_for_ever
     work_that_did_not_save_is_named
 }
 

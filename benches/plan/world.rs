@@ -407,6 +407,7 @@ fn node_of(name: &NodeName, id: &InstanceId, objects: &PoolObjects, layout: &str
         allocatable,
         conditions: conditions.map(|(name, status)| (name.to_string(), said(status))).into(),
         created: days_ago(30),
+        boot: None,
     }
 }
 
@@ -572,6 +573,7 @@ fn pod(name: &str, node: &NodeName, requests: &[(&str, i64)]) -> PodSeen {
         terminating: None,
         grace_secs: 30,
         empty_dir: false,
+        goes_anywhere: false,
         saved: None,
         asked: None,
         budgets: Vec::new(),

@@ -9,6 +9,7 @@ use crate::fleet::policy::ConditionStatus;
 use crate::ids::{NodeName, PoolName};
 
 const ADMITTED: &str = "a node serves only once it is admitted";
+const BACK: &str = "a node that is booted serves only when it is back";
 
 /// Claimed, or opened again: it shows the conditions, or a step before waits for them. A boot takes away what it showed.
 /// What is opened behind a cut was admitted before that.
@@ -27,6 +28,29 @@ pub fn admitted(case: &Case<'_>, found: &mut Found) {
         let is_admitted = || boot.is_none() && shows(case, node, &asked);
         if !asked.is_empty() && !is_admitted() && !is_waited_for(case, at, node, &asked, boot) {
             found.step(ADMITTED, &step.id, format!("{node} is not seen to be admitted to pool {pool}"));
+        }
+    }
+}
+
+/// Behind a boot a node is opened when it speaks of another one. That it is ready says nothing: it was before, and its
+/// machine goes on for a while. Only where no kubelet names a boot there is nothing else to ask.
+pub fn back_first(case: &Case<'_>, found: &mut Found) {
+    for (at, step) in case.each() {
+        let Action::Cluster(ClusterAction::Uncordon { node }) = &step.action else { continue };
+        let Some(boot) = booted_before(case, at, node) else { continue };
+        let named = case.node(node).and_then(|seen| seen.boot.as_ref());
+        let says_so = |fact: &Fact| match fact {
+            Fact::Booted { since, .. } => since.as_ref() == named,
+            Fact::Ready(_) => named.is_none(),
+            _ => false,
+        };
+        let is_back = |wait: &usize| {
+            matches!(&case.steps[*wait].action, Action::Await(fact) if says_so(fact))
+                && case.dag.is_before(boot, *wait)
+                && case.dag.is_before(*wait, at)
+        };
+        if !case.waits(&Subject::Node(node.clone())).iter().any(is_back) {
+            found.step(BACK, &step.id, format!("{node} may not have gone down yet"));
         }
     }
 }

@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use super::Found;
 use super::case::Case;
-use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
-use crate::effect::{Action, CloudAction, ClusterAction, LaidOut, Subject};
+use crate::effect::marks::{ENTRY, MIG_CONFIG, PLUGIN_CONFIG};
+use crate::effect::{Action, CloudAction, ClusterAction, LaidOut, Subject, Thing};
 use crate::fleet::standing::{CutSpec, LayoutSpec, PoolSpec};
-use crate::ids::{LayoutName, MigProfile, NodeName, PoolName};
+use crate::ids::{LayoutName, MigProfile, NodeName, PoolName, SlotId};
 use crate::observed::{ObjectKey, ObjectKind};
 
 const LEGAL: &str = "a node is cut only as its pool may be";
 const LISTED: &str = "a node is cut by an entry that is in its file";
 const NAMED: &str = "an entry that a node names stays in its file";
 const READY: &str = "slices that must stay up do";
+const SHARED: &str = "a node that shares its GPUs otherwise than it should is in a step or held";
 
 const GPU: &str = "nvidia.com/gpu";
 const MIG: &str = "nvidia.com/mig-";
@@ -77,6 +78,49 @@ pub fn named_entries_stay(case: &Case<'_>, found: &mut Found) {
             }
         }
     }
+}
+
+/// The device plugin shares GPUs for as long as its label says so, whatever mig-manager did beside it. A node with such a
+/// label of ours that its slot has no use for would give a GPU that somebody has for himself to others too. It is cut or
+/// taken out of service, or it is told why not; nor is it opened so.
+pub fn sharing_ends(case: &Case<'_>, found: &mut Found) {
+    if case.input.only_node.is_some() {
+        return;
+    }
+    for (name, node) in case.seen().cluster.nodes.seen() {
+        let Some(entry) = node.labels.get(PLUGIN_CONFIG).filter(|entry| entry.starts_with(ENTRY)) else { continue };
+        let Some(slot) = case.slot_of_node(name) else { continue };
+        let layouts = case.input.desired.pools.get(&slot.pool).map(|pool| &pool.layouts);
+        let wanted = case.part(slot).and_then(|part| layouts?.get(&part.layout));
+        if wanted.is_none_or(|wanted| wanted.labels.get(PLUGIN_CONFIG) == Some(entry)) {
+            continue;
+        }
+        let steps = case.on(&Subject::Node(name.clone())).iter().map(|at| &case.steps[*at].action);
+        let opened = steps.clone().any(|it| matches!(it, Action::Cluster(ClusterAction::Uncordon { .. })));
+        let serves = node.ready && !node.unschedulable;
+        let begun = |it: &Action| {
+            let of_cluster = matches!(it, Action::Cluster(ClusterAction::Cordon { .. } | ClusterAction::Cut { .. }));
+            of_cluster || matches!(it, Action::Cloud(CloudAction::Terminate { .. } | CloudAction::Reboot { .. }))
+        };
+        if (serves || opened) && !steps.clone().any(begun) && !is_told(case, slot, name) {
+            found.plan(
+                SHARED,
+                format!("{name} of {slot} shares its GPUs as {entry}, and nothing says what becomes of that"),
+            );
+        }
+    }
+}
+
+/// Whether something held is about a node, its slot, or everything; nothing is done to a pool before its new name is
+/// written down.
+fn is_told(case: &Case<'_>, slot: &SlotId, node: &NodeName) -> bool {
+    let (pool, names) = (Thing::Pool(slot.pool.clone()), [slot.to_string(), node.to_string()]);
+    let left_out = case.plan.left_out.contains(&pool) || !case.input.only.is_empty();
+    let held = case.plan.held.iter().any(|held| {
+        let names_it = || names.iter().any(|name| held.wanted.contains(name.as_str()));
+        held.what == Thing::Fleet || (held.what == pool && names_it())
+    });
+    held || left_out || case.input.renamed.contains_key(&slot.pool)
 }
 
 /// The file that a label's value is looked up in.

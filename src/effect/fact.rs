@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::desired::LaidOut;
 use super::marks::{ASKED, CORDON, MIG_CONFIG, MIG_STATE, Mark, is_starting};
-use crate::ids::{Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
+use crate::ids::{BootId, Digest, InstanceId, NodeName, ReservationId, Uid, WorkloadUid};
 use crate::observed::{GangName, InstanceState, NodeSeen, ObjectKey, Observed, PodSeen};
 
 /// How long the scheduler may still act on what it saw before a cordon.
@@ -70,6 +70,9 @@ pub enum Fact {
     Admitted { node: NodeName, conditions: Vec<String> },
     /// The node is there and ready.
     Ready(NodeName),
+    /// The node is ready, and has been booted since this boot: for a while after it is told to, it says that it is ready as
+    /// if nothing were. Where its kubelet names no boot, ready is all that can be asked.
+    Booted { node: NodeName, since: Option<BootId> },
     /// The node is ready, and nobody has begun to take it out.
     InService(NodeName),
     /// An instant has come.
@@ -120,6 +123,7 @@ impl Fact {
             | Self::LaidOut { node, .. }
             | Self::Admitted { node, .. }
             | Self::Ready(node)
+            | Self::Booted { node, .. }
             | Self::InService(node) => vec![Subject::Node(node.clone())],
             Self::Saved { workload, .. } | Self::Released(workload) | Self::Shrunk { workload, .. } => {
                 vec![Subject::Workload(workload.clone())]
@@ -195,6 +199,14 @@ impl Fact {
             }
             Self::Admitted { node, conditions } => admitted(seen, node, conditions),
             Self::Ready(node) => match seen.cluster.nodes.seen().get(node) {
+                Some(found) if found.ready => Verdict::Holds,
+                Some(_) => not_yet(format!("{node} is not ready")),
+                None => unread(&seen.cluster.nodes, format!("{node} is not there")),
+            },
+            Self::Booted { node, since } => match seen.cluster.nodes.seen().get(node) {
+                Some(found) if since.is_some() && found.boot == *since => {
+                    not_yet(format!("{node} has not gone down yet"))
+                }
                 Some(found) if found.ready => Verdict::Holds,
                 Some(_) => not_yet(format!("{node} is not ready")),
                 None => unread(&seen.cluster.nodes, format!("{node} is not there")),
@@ -295,6 +307,12 @@ fn empty(seen: &Observed, node: &NodeName) -> Verdict {
     if seen.cluster.pods.gap().is_some() {
         return unread(&seen.cluster.pods, String::new());
     }
+    // Nobody told it to go, and it does not by itself: who waits for that waits for ever.
+    if let Ok(mark) = cordoned(seen, node)
+        && let Some(pod) = on(seen, node).find(|pod| came_anyway(pod, &mark))
+    {
+        return Verdict::Never(format!("{} tolerates every taint and came to {node}", pod.name));
+    }
     match named(on(seen, node)) {
         None => Verdict::Holds,
         Some(left) => not_yet(format!("still on {node}: {left}")),
@@ -312,6 +330,13 @@ fn given_up(seen: &Observed, node: &NodeName, now: Timestamp) -> Verdict {
         },
         verdict => verdict,
     }
+}
+
+/// Whether a pod came to a node that was closed, when every scheduler knew of that: one that tolerates every taint does, and
+/// whoever takes its place would again.
+pub fn came_anyway(pod: &PodSeen, closed: &Mark) -> bool {
+    let came = pod.started.is_some_and(|at| at.duration_since(closed.since) >= SETTLE);
+    came && pod.goes_anywhere && pod.counts() && pod.terminating.is_none()
 }
 
 /// Whether a node has said nothing for so long that nobody waits for it any more.

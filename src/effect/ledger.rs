@@ -16,7 +16,8 @@ use super::exchange::Exchange;
 use crate::fleet::policy::Remedy;
 use crate::fleet::standing::TideSpec;
 use crate::ids::{
-    Digest, FleetUid, InstanceId, NodeName, PlanId, PoolName, ReservationId, ReservationName, SlotId, TideName, Zone,
+    BootId, Digest, FleetUid, InstanceId, NodeName, PlanId, PoolName, ReservationId, ReservationName, SlotId, TideName,
+    Zone,
 };
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -254,6 +255,9 @@ pub struct Treated {
     pub remedy: Remedy,
     /// Which rule of the policy, by its place.
     pub rule: u32,
+    /// In which boot of its machine the node was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootId>,
 }
 
 /// How much a snapshot had.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{ConditionSeen, Gap, Read};
 use crate::fleet::launch::Taint;
 use crate::ids::{
-    ClusterQueueName, Digest, FlavorName, InstanceId, NamespacedName, NodeName, ResourceName, TierName, Uid,
+    BootId, ClusterQueueName, Digest, FlavorName, InstanceId, NamespacedName, NodeName, ResourceName, TierName, Uid,
     WorkloadUid,
 };
 
@@ -75,6 +75,9 @@ pub struct NodeSeen {
     /// `Ready` is among them only where the node is not.
     pub conditions: BTreeMap<String, ConditionSeen>,
     pub created: Timestamp,
+    /// Which boot of its machine it last spoke of; none where its kubelet does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootId>,
     /// Labels of ours, and [`TAINTS`], that somebody else wrote after us: who, and when.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub moved_by: BTreeMap<String, (String, Timestamp)>,
@@ -105,6 +108,9 @@ pub struct PodSeen {
     pub grace_secs: u32,
     /// Its data goes with it.
     pub empty_dir: bool,
+    /// What closes a node does not keep it away: it tolerates every taint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_anywhere: bool,
     /// When it last said that its work is saved.
     pub saved: Option<Timestamp>,
     /// When we asked it for that.

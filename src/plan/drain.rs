@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::came;
 use super::harm::{Gang, gang_of, gpus};
 use super::types::{Consent, Disruption, Reason, Step, WaitingOn};
 use super::view::{SlotView, View};
@@ -94,7 +95,7 @@ pub fn drain(view: &View<'_>, allowance: &mut Allowance, slot: &SlotView<'_>, pu
         // The machine goes anyway: whoever can leave it in time does, and the others are named.
         Some(deadline) if view.now < deadline => set_aside(view, &mut load, purpose.pressure),
         Some(_) => None,
-        None => match blocked(view, &load, purpose.pressure, is_broken) {
+        None => match came::back(view, slot).or_else(|| blocked(view, &load, purpose.pressure, is_broken)) {
             // What was begun stays as it is; what was not is not begun.
             Some(waiting_on) => {
                 let (steps, waiting_on) = asked_in_time(view, &load, purpose, waiting_on);

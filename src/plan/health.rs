@@ -1,14 +1,19 @@
 //! What takes a node out of service for its health; which rung of the ladder comes next is `effect::health`.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::view::{PoolView, SlotView, View};
+use crate::effect::Treated;
 use crate::effect::health;
 pub use crate::effect::health::{ADMIT_RULE, Sickness};
 use crate::effect::marks::is_starting;
 use crate::fleet::policy::{ConditionStatus, Remedy, Rule, Symptom};
 use crate::fleet::standing::HealthSpec;
+use crate::ids::BootId;
 use crate::observed::{NodeSeen, READY};
+
+/// How long after the word a machine may go down. EC2 makes it go when it has not by itself for some minutes.
+const BOOTS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 
 pub fn policy<'a>(view: &View<'a>, pool: &PoolView<'_>) -> Option<&'a HealthSpec> {
     view.standing.health.get(pool.spec.health.as_ref()?)
@@ -52,6 +57,17 @@ pub fn not_admitted(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, n
 /// When a node that is closed for that was last booted.
 fn booted(slot: &SlotView<'_>) -> Option<Timestamp> {
     slot.mark.as_ref().filter(|mark| mark.why == "reboot")?;
+    last_boot(slot).map(|one| one.at)
+}
+
+fn last_boot<'a>(slot: &SlotView<'a>) -> Option<&'a Treated> {
     let boots = slot.record?.remedies.iter().filter(|one| one.remedy == Remedy::Reboot);
-    boots.map(|one| one.at).max()
+    boots.max_by_key(|one| one.at)
+}
+
+/// The boot that a node is still in which was told to leave it. A boot that did not come in all this time does not come.
+pub fn goes_down(view: &View<'_>, slot: &SlotView<'_>) -> Option<BootId> {
+    let ((_, seen), told) = (slot.node?, last_boot(slot)?);
+    let is_in_it = told.boot.is_some() && told.boot == seen.boot;
+    (is_in_it && view.now.duration_since(told.at) < BOOTS_WITHIN).then(|| seen.boot.clone()).flatten()
 }

@@ -226,7 +226,7 @@ pub fn steps(
     }
     if state != CutState::Underway {
         let rule = if state == CutState::Again { AGAIN_RULE } else { CUT_RULE };
-        let treated = Treated { at: view.now, remedy: Remedy::Report, rule };
+        let treated = Treated { at: view.now, remedy: Remedy::Report, rule, boot: None };
         let change = LedgerChange::Treated { slot: slot.id.clone(), treated };
         let policies = policies_are_as_seen(view);
         made.push(step_id("order", &slot.id, generation), Action::Record(change), policies.clone(), (1, 2));

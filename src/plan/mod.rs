@@ -6,6 +6,7 @@
 
 pub mod anew;
 pub mod blocks;
+pub mod came;
 pub mod chosen;
 pub mod cost;
 pub mod draft;

@@ -21,7 +21,9 @@ use super::harm::Harm;
 use super::steps::{course, held, step};
 use super::types::{Consent, Disruption, Drift, PlanInput, Reason, Released, Step, WaitingOn};
 use crate::compile::cohorts;
+use crate::compile::files::file;
 use crate::compile::holds::is_accelerator;
+use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
 use crate::fleet::tide::Phase;
 use crate::ids::{PoolName, QuotaName, StepId};
@@ -546,8 +548,11 @@ fn delete(input: &PlanInput, retired: &[(&ObjectKey, &ObjectSeen)], changes: &[C
 fn let_go(input: &PlanInput, draft: &mut Draft) {
     let wanted = input.desired.objects.iter().map(|object| &object.key);
     let known: BTreeSet<&ObjectKey> = wanted.chain(&input.desired.retired).collect();
+    // NVIDIA's parts go on reading their files when no layout needs one just now, and the next that does changes it.
+    let has_gpus = input.target.standing.pools.values().any(|pool| pool.shape.gpus > 0);
+    let is_file = |key: &ObjectKey| [MIG_CONFIG, PLUGIN_CONFIG].iter().any(|label| file(label).as_ref() == Some(key));
     for (key, seen) in input.observed.cluster.objects.seen() {
-        if seen.written.is_none() || seen.deleting || known.contains(key) {
+        if seen.written.is_none() || seen.deleting || known.contains(key) || (has_gpus && is_file(key)) {
             continue;
         }
         let on = thing_of(input, key);

@@ -7,6 +7,7 @@ use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, ste
 use super::dress::{admitted, dress, release, shown};
 use super::empty::leave;
 use super::ends;
+use super::health;
 use super::later::successor_costs;
 use super::launch::{self, Supply};
 use super::layout;
@@ -20,7 +21,7 @@ use crate::effect::{
     Action, Amount, CloudAction, ClusterAction, Effects, Fact, LedgerChange, Quarantine, Treated, Verb, is_silent,
 };
 use crate::fleet::updates::When;
-use crate::ids::{NodeName, StepId, Uid};
+use crate::ids::{BootId, NodeName, StepId, Uid};
 use crate::observed::PodSeen;
 
 /// The budget of slices that have to stay up.
@@ -74,6 +75,9 @@ pub fn serving(
         let mut made = Steps::new(standing(&on, &reason));
         admitted(view, pool, &mut made, node, (&slot.id, slot.generation()));
         if slot.mark.as_ref().is_some_and(|mark| mark.why == "reboot") {
+            if let Some(boot) = health::goes_down(view, slot) {
+                back(&mut made, slot, node, Some(boot));
+            }
             shown(view, pool, slot, node, &mut made);
         }
         uncordon(&mut made, node, slot);
@@ -283,9 +287,9 @@ fn tail(
             let requires = vec![Fact::Empty(node.clone()), Fact::Live(instance.clone())];
             made.push(step_id("reboot", &slot.id, generation), Action::Cloud(action), requires, (60, 300));
             made.with(Effects::one(Verb::Reboot, on, Amount::count(1)));
-            treat(made, slot, treated);
-            let ready = Action::Await(Fact::Ready(node.clone()));
-            made.push(step_id("back", &slot.id, generation), ready, vec![], (60, 600));
+            let boot = slot.node.and_then(|(_, seen)| seen.boot.clone());
+            treat(made, slot, &Treated { boot: boot.clone(), ..treated.clone() });
+            back(made, slot, node, boot);
             admitted(view, pool, made, node, (&slot.id, generation));
             shown(view, pool, slot, node, made);
             uncordon(made, node, slot);
@@ -325,6 +329,12 @@ fn tail(
             }
         }
     }
+}
+
+/// Waits until a node is back that was told to boot in this one.
+fn back(made: &mut Steps, slot: &SlotView<'_>, node: &NodeName, since: Option<BootId>) {
+    let booted = Action::Await(Fact::Booted { node: node.clone(), since });
+    made.push(step_id("back", &slot.id, slot.generation()), booted, vec![], (60, 600));
 }
 
 /// Counts a removal by choice, once.

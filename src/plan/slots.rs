@@ -346,5 +346,5 @@ pub fn hold(draft: &mut Draft, on: &Thing, wanted: String, reason: Reason, waiti
 
 /// A remedy that is about to be used.
 pub fn treated(view: &View<'_>, remedy: Remedy, rule: u32) -> Treated {
-    Treated { at: view.now, remedy, rule }
+    Treated { at: view.now, remedy, rule, boot: None }
 }

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use super::came;
 use super::drain::{Allowance, Load, Pressure, load, local_data, promised, saving, two_budgets, unmanaged};
 use super::harm::{Gang, gang_of};
 use super::types::{GangHit, PlanInput, WaitingOn};
-use super::view::View;
+use super::view::{SlotView, View};
 use super::wish::wish;
 use crate::fleet::tier::Signal;
 use crate::ids::{NamespacedName, NodeName, SlotId, Uid};
@@ -53,12 +54,13 @@ pub fn survey(input: &PlanInput, node: &NodeName) -> Vec<Guest> {
     let view = View::new(input);
     let found = view.slots().find(|(_, slot)| slot.node.is_some_and(|(name, _)| name == node));
     let wanted = found.and_then(|(pool, slot)| wish(&view, pool, slot));
+    let slot = found.map(|(_, slot)| slot);
     let moves_work = Pressure { moves_work: true, ..Pressure::default() };
     let pressure = wanted.map_or(moves_work, |wish| wish.pressure());
     let load = load(&view, node);
     let short = short(&view, &load);
     let on_it = input.observed.cluster.pods.seen().iter().filter(|pod| pod.node.as_ref() == Some(node));
-    let mut guests: Vec<Guest> = on_it.map(|pod| guest(&view, pod, pressure, &short)).collect();
+    let mut guests: Vec<Guest> = on_it.map(|pod| guest(&view, slot, pod, pressure, &short)).collect();
     guests.sort_by(|a, b| a.pod.cmp(&b.pod));
     guests
 }
@@ -70,9 +72,15 @@ pub fn slot_of(input: &PlanInput, node: &NodeName) -> Option<SlotId> {
     found.map(|(_, slot)| slot.id.clone())
 }
 
-fn guest(view: &View<'_>, pod: &PodSeen, pressure: Pressure, short: &BTreeMap<&Uid, NamespacedName>) -> Guest {
+fn guest(
+    view: &View<'_>,
+    slot: Option<&SlotView<'_>>,
+    pod: &PodSeen,
+    pressure: Pressure,
+    short: &BTreeMap<&Uid, NamespacedName>,
+) -> Guest {
     let way = way(view, pod, pressure);
-    let mut in_the_way = Vec::new();
+    let mut in_the_way: Vec<WaitingOn> = slot.and_then(|slot| came::back_on(slot, pod)).into_iter().collect();
     match &way {
         Way::Stays(_) | Way::Ended | Way::Leaving => {}
         Way::Suspended { .. } => {

@@ -89,6 +89,7 @@ pub fn pod(name: &str, node: &str, gpus: i64) -> PodSeen {
         terminating: None,
         grace_secs: 30,
         empty_dir: false,
+        goes_anywhere: false,
         saved: None,
         asked: None,
         budgets: Vec::new(),

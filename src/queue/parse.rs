@@ -387,6 +387,7 @@ mod tests {
             allocatable: [("nvidia.com/gpu".into(), 8)].into(),
             conditions: BTreeMap::new(),
             created: Timestamp::UNIX_EPOCH,
+            boot: None,
         }
     }
 

@@ -257,6 +257,7 @@ pub fn fact(fact: &Fact) -> String {
         Fact::Unchanged { object, .. } => format!("{} is as it was", object.words()),
         Fact::Admitted { node, .. } => format!("{node} is admitted"),
         Fact::Ready(node) => format!("{node} is ready"),
+        Fact::Booted { node, .. } => format!("{node} is back from its boot"),
         Fact::InService(node) => format!("{node} is in service"),
         Fact::After(at) => format!("it is {at}"),
         Fact::Before(at) => format!("it is before {at}"),

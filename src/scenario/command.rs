@@ -159,6 +159,8 @@ pub struct ServiceWish {
     pub amount: i64,
     pub pool: Option<PoolName>,
     pub budget: Option<BudgetSpec>,
+    /// Its pods tolerate every taint.
+    pub anywhere: bool,
     /// Its pods run and end together.
     pub together: bool,
     pub tier: Option<TierName>,

@@ -53,7 +53,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     (
         "submit",
         "submit gang QUOTA GPUS|N x RESOURCE [named NAME] [tier T] [saves 2m|never] [works 4h] [shrinks to N] [together LEVEL], \
-         submit service NS/NAME N x [AMOUNT] RESOURCE [pool P] [pdb min|max N] [together [tier T] [saves 2m]], or \
+         submit service NS/NAME N x [AMOUNT] RESOURCE [pool P] [anywhere] [pdb min|max N] [together [tier T] [saves 2m]], or \
          submit bare|daemon|mirror NS/NAME [on SLOT]",
     ),
     ("budget", "budget NS/NAME for NS/APP min|max N"),
@@ -471,11 +471,13 @@ fn service(words: &mut Words) -> Result<ServiceWish, Wrong> {
     }
     let resource = words.next("a resource")?;
     let amount = amount.unwrap_or(1);
-    let (pool, budget, together, tier, save_secs) = (None, None, false, None, None);
-    let mut wish = ServiceWish { name, replicas, resource, amount, pool, budget, together, tier, save_secs };
+    let (pool, budget, tier, save_secs) = (None, None, None, None);
+    let (anywhere, together) = (false, false);
+    let mut wish = ServiceWish { name, replicas, resource, amount, pool, budget, anywhere, together, tier, save_secs };
     if words.take("pool") {
         wish.pool = Some(words.next("a pool")?.into());
     }
+    wish.anywhere = words.take("anywhere");
     if words.take("pdb") {
         wish.budget = Some(self::budget(words)?);
     }

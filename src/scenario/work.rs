@@ -4,7 +4,7 @@ use super::Wrong;
 use super::bench::Bench;
 use super::command::{GangWish, PodKind, ServiceWish, Size, Work};
 use crate::ids::NamespacedName;
-use crate::provider::sim::cluster::{GangSpec, PodTemplate, ServiceSpec};
+use crate::provider::sim::cluster::{GangSpec, PodTemplate, ServiceSpec, Tolerates};
 
 pub fn work(bench: &mut Bench, work: &Work) -> Result<Vec<String>, Wrong> {
     match work {
@@ -113,6 +113,9 @@ fn service(bench: &Bench, wish: &ServiceWish) -> Result<ServiceSpec, Wrong> {
     );
     spec.budget.clone_from(&wish.budget);
     (spec.together, spec.save_secs) = (wish.together, wish.save_secs);
+    if wish.anywhere {
+        spec.template.tolerates = Tolerates::everything();
+    }
     if let Some(name) = &wish.tier {
         let target = bench.fleet()?.target_at(bench.sim.now());
         bench.names.tier(name)?;

@@ -260,6 +260,7 @@ pub fn node(instance: &InstanceId, (resource, amount): (&str, i64), now: Timesta
         allocatable: BTreeMap::from([(resource.into(), amount)]),
         conditions: BTreeMap::new(),
         created: now,
+        boot: None,
     }
 }
 

@@ -28,7 +28,12 @@ spec:
 
 /// What a monitor says about a node; the other conditions stay.
 fn says(plane: &Controlplane, node: &str, kind: &str, status: &str, message: &str) {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    says_at(plane, node, kind, status, message, jiff::Timestamp::now());
+}
+
+/// The same since an instant.
+pub(super) fn says_at(plane: &Controlplane, node: &str, kind: &str, status: &str, message: &str, at: jiff::Timestamp) {
+    let now = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = json!({"type": kind, "status": status, "reason": "Monitor", "message": message,
         "lastHeartbeatTime": now, "lastTransitionTime": now});
     let path = format!("/api/v1/nodes/{node}/status");

@@ -106,6 +106,11 @@ impl Hurried {
         self.clock.cloud.as_ref().expect("there is a cloud")
     }
 
+    /// How often the cloud did this: `launch`, `reboot`, `terminate`.
+    pub fn done(&self, verb: &str) -> u64 {
+        self.cloud().state().calls.changed(verb)
+    }
+
     pub fn world(&self) -> World<'_> {
         let (cluster, clock) = (&self.cluster, &self.clock);
         match &self.clock.cloud {

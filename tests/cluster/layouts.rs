@@ -185,12 +185,29 @@ fn gpus_are_cut_and_shared_anew_under_work_and_whatever_mig_manager_does() {
     shared_no_more(&scene);
 }
 
-/// The device plugin goes by its label for as long as that is there: it is taken off, and the GPUs are whole again.
+/// The device plugin goes by its label for as long as that is there: it is taken off, and the GPUs are whole again, from MPS
+/// and from time-slicing; they are shared anew, and cut otherwise.
 fn shared_no_more(scene: &Scene) {
-    scene.fleet.edit("layout: at-once", "layout: some-halves ");
+    let shows = || ["nvidia.com/gpu", HALF, SHARED].map(|name| scene.shows("books-0", name));
+    scene.fleet.edit("layout: at-once", "layout: 'whole'");
     scene.converge();
-    assert_eq!(["nvidia.com/gpu", HALF, SHARED].map(|name| scene.shows("books-0", name)), ["4", "8", "0"]);
-    assert_eq!(scene.told("books-0", PLUGIN_CONFIG), "");
+    assert_eq!((shows(), scene.told("books-0", PLUGIN_CONFIG)), (["8", "none", "0"].map(str::to_owned), String::new()));
+    // Whoever starts again goes by what it finds.
+    scene.operands[2].restart_mig_manager("books-0");
+    scene.fleet.pass(1);
+    scene.converge();
+    assert_eq!(shows()[0], "8");
+    scene.fleet.edit("layout: 'whole'", "layout: in-turn");
+    scene.converge();
+    assert_eq!(shows(), ["0", "none", "32"], "shared anew, in turn");
+    scene.fleet.edit("layout: in-turn", "layout: \"whole\"");
+    scene.converge();
+    assert_eq!((shows(), scene.told("books-0", PLUGIN_CONFIG)), (["8", "none", "0"].map(str::to_owned), String::new()));
+    scene.fleet.edit("layout: \"whole\"", "layout: in-turn");
+    scene.converge();
+    scene.fleet.edit("layout: in-turn", "layout: some-halves ");
+    scene.converge();
+    assert_eq!((shows(), scene.told("books-0", PLUGIN_CONFIG)), (["4", "8", "0"].map(str::to_owned), String::new()));
 }
 
 /// An entry goes from its file when no node is told by it any more: at first or in between, all of these were in use.

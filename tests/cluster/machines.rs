@@ -24,7 +24,8 @@ spec:
   capacity: [{onDemand: {max: 3}}]
 ";
 
-fn running(fleet: &Hurried) -> BTreeMap<InstanceId, InstanceSeen> {
+/// The machines that run, by the cloud's word.
+pub(super) fn running(fleet: &Hurried) -> BTreeMap<InstanceId, InstanceSeen> {
     let (input, _) = fleet.planned();
     let all = input.observed.cloud.instances.seen().clone();
     all.into_iter().filter(|(_, seen)| seen.state == InstanceState::Running).collect()
@@ -32,7 +33,7 @@ fn running(fleet: &Hurried) -> BTreeMap<InstanceId, InstanceSeen> {
 
 /// The kubelet of each machine that has none yet joins, under a name that says nothing, closed until it is let in. Its
 /// device plugin comes a round later, and until then it stays closed.
-fn join(plane: &Controlplane, fleet: &Hurried, names: &mut BTreeMap<InstanceId, String>) {
+pub(super) fn join(plane: &Controlplane, fleet: &Hurried, family: &str, names: &mut BTreeMap<InstanceId, String>) {
     let gpus = |name: &str, count: &str| {
         let counted = json!({"nvidia.com/gpu": count});
         let status = json!({"status": {"capacity": counted, "allocatable": counted}});
@@ -47,7 +48,7 @@ fn join(plane: &Controlplane, fleet: &Hurried, names: &mut BTreeMap<InstanceId, 
             }
             continue;
         }
-        let name = format!("machine-{}", ["zebra", "apple", "mango", "quince"][names.len()]);
+        let name = format!("{family}-{}", ["zebra", "apple", "mango", "quince"][names.len()]);
         let mut node = GpuNodes::named(&name);
         node.provider_id = Some(format!("aws:///{}/{id}", seen.zone));
         node.taints = vec![json!({"key": "tidewright.dev/starting", "effect": "NoSchedule"})];
@@ -58,7 +59,7 @@ fn join(plane: &Controlplane, fleet: &Hurried, names: &mut BTreeMap<InstanceId, 
 }
 
 /// A pod that no budget lets go, on one node and nowhere else.
-fn kept(plane: &Controlplane, home: &str, name: &str, node: &str) {
+pub(super) fn kept(plane: &Controlplane, home: &str, name: &str, node: &str) {
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {
         "nodeSelector": {"kubernetes.io/hostname": node}, "containers": [{"name": "main", "image": "serve"}]}});
     let selector = json!({"matchLabels": {"app": name}});
@@ -69,7 +70,7 @@ fn kept(plane: &Controlplane, home: &str, name: &str, node: &str) {
     plane.api.create_all(&[set, budget]);
 }
 
-fn uid_of(plane: &Controlplane, home: &str, app: &str) -> Option<Value> {
+pub(super) fn uid_of(plane: &Controlplane, home: &str, app: &str) -> Option<Value> {
     let all = pods(plane, home);
     let found = all.iter().find(|pod| pod["metadata"]["labels"]["app"] == app)?;
     Some(found["metadata"]["uid"].clone())
@@ -83,7 +84,7 @@ fn a_machine_is_its_node_by_provider_id_and_its_end_alone_overrules_a_budget() {
     plane.add_nodes(&GpuNodes::named("machines-0"));
     let fleet = Hurried::in_the_cloud(&plane, "machines", 20, DOCUMENTS);
     let mut names = BTreeMap::new();
-    let left = fleet.converge(|| join(&plane, &fleet, &mut names));
+    let left = fleet.converge(|| join(&plane, &fleet, "machine", &mut names));
     assert!(left.held.is_empty(), "{:#?}", left.held);
     let machines = running(&fleet);
     assert_eq!(machines.len(), 2);

@@ -124,6 +124,7 @@ impl Fake {
             allocatable: BTreeMap::new(),
             conditions: BTreeMap::new(),
             created: Timestamp::UNIX_EPOCH,
+            boot: None,
         };
         change(&mut node);
         self.0.borrow_mut().nodes.insert(name.into(), node);

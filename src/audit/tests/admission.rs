@@ -3,11 +3,12 @@
 use super::bench::*;
 use super::flows::*;
 use crate::effect::*;
-use crate::fleet::policy::{Admit, ConditionStatus};
+use crate::fleet::policy::{Admit, ConditionStatus, Remedy};
 use crate::observed::ConditionSeen;
 use crate::plan::*;
 
 const ADMITTED: &str = "once it is admitted";
+const BACK: &str = "when it is back";
 const KIND: &str = "GpuAcceptance";
 
 /// Every pool asks for the condition.
@@ -34,6 +35,32 @@ fn opens(bench: &mut Bench, after: &[&str]) {
     bench.cordoned("train", 3, "quarantine");
     let open = cluster(ClusterAction::Uncordon { node: node("train", 3) });
     bench.step("open", open, Reason::LeftOver, after);
+}
+
+#[test]
+fn a_node_that_is_booted_is_opened_when_it_is_back() {
+    let booted = |boot: Option<&str>, fact: Fact, waits_for: &str| {
+        let mut bench = Bench::settled(NOON);
+        bench.node("train", 3, |node| node.boot = boot.map(Into::into));
+        let sick = Reason::Sick { remedy: Remedy::Reboot, symptom: "Xid 79".into() };
+        bench.drain("train", 3, "reboot", &sick, &[]);
+        let reboot = cloud(CloudAction::Reboot { slot: slot("train", 3), instance: instance("train", 3) });
+        bench.step("reboot", reboot, sick.clone(), &["empty train/3"]).effects = one(Verb::Reboot, "train");
+        bench.step("back", Action::Await(fact), sick.clone(), &["reboot"]);
+        let open = cluster(ClusterAction::Uncordon { node: node("train", 3) });
+        bench.step("open", open, sick, &[waits_for]);
+        bench.plan.steps.iter_mut().for_each(|step| step.consent = Consent::Standing);
+        bench
+    };
+    let since = |boot: Option<&str>| Fact::Booted { node: node("train", 3), since: boot.map(Into::into) };
+    let ready = || Fact::Ready(node("train", 3));
+    booted(Some("one"), since(Some("one")), "back").passes();
+    booted(None, since(None), "back").passes();
+    booted(None, ready(), "back").passes();
+    booted(Some("one"), ready(), "back").breaks(BACK, "train-3 may not have gone down yet");
+    booted(Some("one"), since(None), "back").breaks(BACK, "may not have gone down");
+    booted(Some("one"), since(Some("another")), "back").breaks(BACK, "may not have gone down");
+    booted(Some("one"), since(Some("one")), "reboot").breaks(BACK, "may not have gone down");
 }
 
 #[test]
@@ -70,9 +97,10 @@ fn a_boot_takes_away_what_a_node_showed() {
         let reboot = cloud(CloudAction::Reboot { slot: slot("train", 3), instance: instance("train", 3) });
         let amount = Effects::one(Verb::Reboot, Thing::Pool("train".into()), Amount::count(1));
         bench.step("reboot", reboot, sick.clone(), &["empty train/3"]).effects = amount;
+        bench.step("back", Action::Await(Fact::Ready(node("train", 3))), sick.clone(), &["reboot"]);
         waits(&mut bench, "train", 3, &[waits_after]);
         let open = cluster(ClusterAction::Uncordon { node: node("train", 3) });
-        bench.step("open", open, sick, &["reboot", "admitted"]);
+        bench.step("open", open, sick, &["back", "admitted"]);
         bench
     };
     booted("reboot").passes();

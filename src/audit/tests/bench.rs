@@ -229,6 +229,7 @@ impl Bench {
             allocatable: layout.allocatable,
             conditions: BTreeMap::new(),
             created: launched,
+            boot: None,
         };
         edit(&mut self.input.observed.cluster.nodes, |nodes| nodes.insert(name.clone(), seen));
         let remembered = self.input.ledger.pools.entry(pool.into()).or_default().slots.entry(index).or_default();
@@ -315,6 +316,7 @@ impl Bench {
             terminating: None,
             grace_secs: 30,
             empty_dir: false,
+            goes_anywhere: false,
             saved: None,
             asked: None,
             budgets: Vec::new(),

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use super::bench::*;
 use super::flows::*;
+use crate::effect::marks::PLUGIN_CONFIG;
 use crate::effect::*;
 use crate::fleet::policy::Remedy;
 use crate::fleet::updates::Canary;
@@ -20,6 +21,7 @@ const UNAVAILABLE: &str = "maxUnavailable";
 const CANARY: &str = "the canary serves first";
 const READY: &str = "must stay up";
 const LEGAL: &str = "cut only as";
+const SHARED: &str = "shares its GPUs otherwise";
 const EFFECTS: &str = "effects of a plan";
 
 /// Removes the last nodes of `train`.
@@ -390,6 +392,37 @@ fn a_node_is_cut_only_as_its_pool_may_be_and_holds_what_is_promised() {
         }
         bench.breaks(LEGAL, "cannot hold");
     }
+}
+
+#[test]
+fn a_node_that_shares_otherwise_than_it_should_is_in_a_step_or_held() {
+    let told = |bench: &mut Bench, entry: &str| {
+        bench.node("serve", 0, |node| drop(node.labels.insert(PLUGIN_CONFIG.into(), entry.into())));
+    };
+    let shares = || Bench::settled(NOON).with(|bench| told(bench, "tw-four"));
+    shares().breaks(SHARED, "serve/0 shares its GPUs as tw-four");
+    // Other people's sharing is theirs, and what the layout says is no leftover.
+    Bench::settled(NOON).with(|bench| told(bench, "theirs")).passes();
+    let wanted = |bench: &mut Bench| {
+        let layouts = &mut bench.input.desired.pools.get_mut("serve").unwrap().layouts;
+        layouts.values_mut().for_each(|one| drop(one.labels.insert(PLUGIN_CONFIG.into(), "tw-four".into())));
+    };
+    shares().with(wanted).passes();
+    // Held by name, or out of service, or on its way there.
+    let waits = |slot: &str| {
+        let wanted = format!("cut it in {slot} as halves");
+        shares().with(|bench| bench.plan.held.push(Held { wanted, ..held(pool("serve")) }))
+    };
+    waits("serve/0").passes();
+    waits("serve/7").breaks(SHARED, "serve/0 shares");
+    let out = || shares().with(|bench| bench.cordoned("serve", 0, "cut"));
+    out().passes();
+    let opened = |bench: &mut Bench| {
+        let uncordon = Action::Cluster(ClusterAction::Uncordon { node: node("serve", 0) });
+        bench.step("open", uncordon, Reason::Bookkeeping, &[]);
+    };
+    out().with(opened).breaks(SHARED, "serve/0 shares");
+    lend().with(|bench| told(bench, "tw-four")).passes();
 }
 
 #[test]

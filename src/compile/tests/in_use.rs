@@ -31,6 +31,7 @@ fn node(labels: &[(&str, &str)]) -> NodeSeen {
         allocatable: Default::default(),
         conditions: Default::default(),
         created: at(DAY),
+        boot: None,
     }
 }
 

@@ -58,6 +58,7 @@ fn devices_of_claims_are_beside_the_queues_unless_kueue_counts_them() {
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),
         created: at("2026-06-08T12:00Z"),
+        boot: None,
     };
     cluster.nodes = Read::new([("n".into(), node)].into(), at("2026-06-08T12:00Z"));
     let pods = ["claims", "mapped", "asks", "unseen"]

@@ -76,6 +76,7 @@ fn node() -> NodeSeen {
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),
         created: at(0),
+        boot: None,
     }
 }
 
@@ -111,6 +112,7 @@ fn pod(uid: &str) -> PodSeen {
         terminating: None,
         grace_secs: 30,
         empty_dir: false,
+        goes_anywhere: false,
         saved: None,
         asked: None,
         budgets: Vec::new(),
@@ -435,6 +437,32 @@ fn a_node_is_ready_and_an_instant_comes() {
     assert_eq!(word(&Fact::After(at(5)), &Observed::default(), 4), "not yet");
     assert_eq!(word(&Fact::Before(at(5)), &Observed::default(), 4), "holds");
     assert_eq!(word(&Fact::Before(at(5)), &Observed::default(), 5), "never");
+}
+
+#[test]
+fn a_node_is_back_when_it_speaks_of_another_boot() {
+    let since = |boot: Option<&str>| Fact::Booted { node: "n".into(), since: boot.map(BootId::from) };
+    let of = |boot: Option<&str>, ready: bool| with_node(NodeSeen { boot: boot.map(BootId::from), ready, ..node() });
+    assert_eq!(word(&since(Some("one")), &of(Some("one"), true), 0), "not yet", "nobody has missed it");
+    assert_eq!(word(&since(Some("one")), &of(Some("one"), false), 0), "not yet");
+    assert_eq!(word(&since(Some("one")), &of(Some("two"), false), 0), "not yet");
+    assert_eq!(word(&since(Some("one")), &of(Some("two"), true), 0), "holds");
+    assert_eq!(word(&since(None), &of(None, true), 0), "holds", "no kubelet says");
+    assert_eq!(word(&since(Some("one")), &nothing(), 0), "never");
+    assert_eq!(since(None).subjects(), [Subject::Node("n".into())]);
+}
+
+#[test]
+fn nobody_is_waited_for_who_came_to_a_closed_node_and_tolerates_that() {
+    let anywhere = |secs| PodSeen { goes_anywhere: true, started: Some(at(secs)), ..pod("a") };
+    let verdict = |pod: PodSeen| word(&Fact::Empty("n".into()), &cordoned(vec![pod]), 20);
+    assert_eq!(verdict(anywhere(10)), "never");
+    // It was there before, or the scheduler may not have known; it is told to go; it is one that a closed node keeps away.
+    assert_eq!(verdict(anywhere(3)), "not yet");
+    assert_eq!(verdict(PodSeen { started: None, ..anywhere(0) }), "not yet");
+    assert_eq!(verdict(PodSeen { terminating: Some(at(11)), ..anywhere(10) }), "not yet");
+    assert_eq!(verdict(PodSeen { goes_anywhere: false, ..anywhere(10) }), "not yet");
+    assert_eq!(verdict(PodSeen { keeper: Keeper::DaemonSet, ..anywhere(10) }), "holds");
 }
 
 #[test]

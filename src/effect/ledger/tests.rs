@@ -139,7 +139,7 @@ fn a_pool_is_renamed_or_forgotten_with_all_its_slots() {
 #[test]
 fn only_the_last_remedies_are_kept() {
     let treat = |secs| {
-        let treated = Treated { at: at(secs), remedy: Remedy::Reboot, rule: 0 };
+        let treated = Treated { at: at(secs), remedy: Remedy::Reboot, rule: 0, boot: None };
         LedgerChange::Treated { slot: slot(0), treated }
     };
     let all: Vec<LedgerChange> = (0..20).map(treat).collect();

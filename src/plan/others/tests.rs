@@ -169,6 +169,7 @@ fn nodes_of_others_that_lose_their_file_are_named() {
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),
         created: input.now,
+        boot: None,
     };
     input.observed.cluster.nodes = Read::new([("theirs".into(), node)].into(), input.now);
     let draft = drafted(&input);

@@ -50,12 +50,21 @@ struct TaintWritten<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Status<'a> {
     #[serde(borrow)]
     allocatable: Option<Pairs<'a>>,
     #[serde(borrow)]
     conditions: Option<Vec<Condition<'a>>>,
+    #[serde(borrow)]
+    node_info: Info<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Info<'a> {
+    #[serde(borrow, rename = "bootID")]
+    boot: Text<'a>,
 }
 
 /// A page of nodes, in whichever format it came; what is kept of each.
@@ -136,6 +145,13 @@ fn status(fields: Fields<'_>) -> Result<Status<'_>, Malformed> {
                 }
                 status.conditions.get_or_insert_with(Vec::new).push(one);
             }
+            (7, value) => {
+                for field in value.fields() {
+                    if let (3, text) = field? {
+                        status.node_info.boot = text.text()?;
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -167,6 +183,7 @@ pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSe
         allocatable: amounts(resources),
         conditions: conditions.map(|one| (one.kind.as_str().to_owned(), condition(one))).collect(),
         created: metadata.creation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH),
+        boot: Some(status.node_info.boot).filter(|boot| !boot.as_str().is_empty()).map(|boot| boot.as_str().into()),
         moved_by: BTreeMap::new(),
     };
     (name, seen)
@@ -221,6 +238,7 @@ mod tests {
         assert!(node.ready && node.unschedulable);
         assert_eq!(node.allocatable["nvidia.com/gpu"], 8);
         assert_eq!(node.allocatable["cpu"], 191_450);
+        assert_eq!(node.boot, Some("5c1e3f2a-7c1d-4b55-9e0a-1f6a2d3b4c5d".into()));
         assert_eq!(node.allocatable["memory"], 2_104_120_868 << 10);
         assert_eq!(node.labels["nvidia.com/mig.config"], "all-disabled");
         assert!(node.labels.keys().all(|key| !key.starts_with(FEATURES)), "{:?}", node.labels);

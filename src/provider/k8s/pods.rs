@@ -11,7 +11,7 @@ use super::claims::Claims;
 use super::nodes::amounts;
 use super::slim::{Condition, Meta, Owner, Pairs, Text};
 use super::workloads::Links;
-use crate::effect::marks::{ASKED, Mark, SAVED};
+use crate::effect::marks::{ASKED, DRAIN_TAINT, Mark, SAVED};
 use crate::ids::{NamespacedName, ResourceName};
 use crate::observed::{GangName, Keeper, PodPhase, PodSeen};
 
@@ -57,6 +57,34 @@ pub struct PodSpec<'a> {
     scheduling_group: Option<Group<'a>>,
     #[serde(borrow)]
     workload_ref: Option<Group<'a>>,
+    #[serde(borrow)]
+    tolerations: Option<Vec<Toleration<'a>>>,
+}
+
+/// Which taints do not keep a pod away; a key, a value or an effect that is not there stands for all of them.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Toleration<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow)]
+    operator: Text<'a>,
+    #[serde(borrow)]
+    value: Text<'a>,
+    #[serde(borrow)]
+    effect: Text<'a>,
+}
+
+impl Toleration<'_> {
+    /// Whether it is for a taint that has this key, no value, and keeps new pods away.
+    fn is_for(&self, key: &str) -> bool {
+        let names = match (self.key.as_str(), self.operator.as_str()) {
+            ("", "Exists") => true,
+            (named, "Exists") => named == key,
+            (named, _) => named == key && self.value.is_empty(),
+        };
+        names && matches!(self.effect.as_str(), "" | "NoSchedule")
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -145,12 +173,16 @@ pub fn seen(pod: &Pod<'_>, around: &Around) -> PodSeen {
         terminating: meta.deletion_timestamp,
         grace_secs: grace.or(spec.termination_grace_period_seconds).unwrap_or(30),
         empty_dir: spec.volumes.iter().flatten().any(|volume| volume.empty_dir.is_some()),
+        goes_anywhere: CLOSED_BY.iter().all(|key| spec.tolerations.iter().flatten().any(|one| one.is_for(key))),
         saved: meta.note(SAVED).and_then(|text| text.parse().ok()),
         asked: meta.note(ASKED).map(|text| Mark::parse(text).since),
         budgets: around.budgets.of(meta),
         name,
     }
 }
+
+/// The taints of a node that we closed: the scheduler takes its being unschedulable for one.
+const CLOSED_BY: [&str; 2] = [DRAIN_TAINT, "node.kubernetes.io/unschedulable"];
 
 fn keeper(meta: &Meta<'_>) -> Keeper {
     if meta.note("kubernetes.io/config.mirror").is_some() {
@@ -348,6 +380,23 @@ mod tests {
         let around = Around { loose: [NamespacedName::new("vision", "pg")].into(), ..Around::default() };
         let loose = pod_around(json!({}), json!({"schedulingGroup": {"podGroupName": "pg"}}), &around);
         assert_eq!(loose.gang, None, "a PodGroup that is no gang");
+    }
+
+    #[test]
+    fn whom_no_taint_keeps_away_is_known_by_what_it_tolerates() {
+        let anywhere = |tolerations: Value| pod(json!({}), json!({"tolerations": tolerations})).goes_anywhere;
+        assert!(anywhere(json!([{"operator": "Exists"}])));
+        assert!(anywhere(json!([{"operator": "Exists", "effect": "NoSchedule"}])));
+        let both = json!([{"key": "tidewright.dev/drain", "operator": "Exists"},
+            {"key": "node.kubernetes.io/unschedulable", "operator": "Equal", "effect": "NoSchedule"}]);
+        assert!(anywhere(both));
+        // What every pod has, the usual GPU pod, and one that only ignores a cordon.
+        let usual = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+            {"key": "nvidia.com/gpu", "operator": "Exists"}]);
+        assert!(!anywhere(usual));
+        assert!(!anywhere(json!([{"operator": "Exists", "effect": "NoExecute"}])));
+        assert!(!anywhere(json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])));
+        assert!(!anywhere(json!([{"key": "tidewright.dev/drain", "value": "x"}])));
     }
 
     #[test]

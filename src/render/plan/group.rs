@@ -450,6 +450,7 @@ impl<'a> Places<'a> {
             | Fact::LaidOut { node, .. }
             | Fact::Admitted { node, .. }
             | Fact::Ready(node)
+            | Fact::Booted { node, .. }
             | Fact::InService(node) => Some(self.node(node)),
             _ => None,
         }

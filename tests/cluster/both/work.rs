@@ -64,8 +64,12 @@ impl Stage {
         let asked = json!({wish.resource.as_str(): wish.amount.to_string()});
         let pool = wish.pool.as_ref().map(|pool| json!({"tidewright.dev/pool": pool.as_str()}));
         let container = json!({"name": "main", "image": "serve", "resources": {"requests": asked, "limits": asked}});
+        let toleration = match wish.anywhere {
+            true => json!({"operator": "Exists"}),
+            false => json!({"key": "nvidia.com/gpu", "operator": "Exists"}),
+        };
         let template = json!({"metadata": {"labels": {"app": name}}, "spec": {
-            "nodeSelector": pool, "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "nodeSelector": pool, "tolerations": [toleration],
             "containers": [container]}});
         let selector = json!({"matchLabels": {"app": name}});
         let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "namespace": home},

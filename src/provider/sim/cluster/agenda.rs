@@ -32,6 +32,10 @@ pub struct PodRef {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Happening {
     NodeReady(NodeRef),
+    /// Its kubelet stopped for a boot, and that is noticed.
+    NodeMissed(NodeRef),
+    /// Its machine was booted, and is back.
+    NodeBooted(NodeRef),
     NodeAccepted(NodeRef),
     NodeRemoved(NodeRef),
     /// Not ready since this instant for longer than pods put up with.

@@ -149,6 +149,8 @@ impl ClusterState {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::NodeReady(node) => self.node_ready(&node),
+            Happening::NodeMissed(node) => self.node_missed(&node),
+            Happening::NodeBooted(node) => self.node_booted(&node),
             Happening::NodeAccepted(node) => self.node_accepted(&node),
             Happening::NodeRemoved(node) => self.node_removed(&node),
             Happening::NodeAbandoned(node, since) => self.node_abandoned(&node, since),

@@ -21,6 +21,8 @@ use crate::observed::{ConditionSeen, READY};
 const JOIN: SignedDuration = SignedDuration::from_secs(5);
 /// The Node object of a machine that is gone.
 const REMOVED: SignedDuration = SignedDuration::from_secs(30);
+/// A kubelet that stopped is missed so late: until then its Node is as it last said.
+const MISSED: SignedDuration = SignedDuration::from_secs(40);
 /// How long pods put up with a node that is not ready: the default toleration.
 const ABANDONED: SignedDuration = SignedDuration::from_secs(300);
 /// The condition that a node which passed its tests shows.
@@ -88,6 +90,9 @@ pub struct Node {
     /// Conditions that go away with a boot.
     pub healed_by_reboot: BTreeSet<String>,
     pub created: Timestamp,
+    /// How often its machine was booted again.
+    #[serde(default)]
+    pub boots: u32,
     /// The machine is no more.
     pub dead: bool,
     pub vcpus: u32,
@@ -127,6 +132,7 @@ impl Node {
             conditions: BTreeMap::new(),
             healed_by_reboot: BTreeSet::new(),
             created: now,
+            boots: 0,
             dead: false,
             vcpus: join.vcpus,
             memory_gib: join.memory_gib,
@@ -263,22 +269,35 @@ impl ClusterState {
         self.soon(REMOVED, Happening::NodeRemoved(at));
     }
 
-    /// The machine boots: its containers stop, and it is back later.
+    /// The machine boots: its containers stop, and it is back later. Its Node says nothing of that until it is missed.
     pub fn node_reboots(&mut self, now: Timestamp, instance: &InstanceId, back_at: Timestamp) {
         self.tick(now);
         let Some(at) = self.node_of(instance) else { return };
-        self.lose_ready(&at);
         if let Some(node) = self.same_node(&at) {
             let healed = std::mem::take(&mut node.healed_by_reboot);
             node.conditions.retain(|kind, _| !healed.contains(kind) && kind != GPU_ACCEPTANCE);
-            node.gpus.stop();
         }
         let ranks: Vec<_> = self.pods.on(&at.name).filter(|(_, pod)| pod.gang().is_some() && !pod.is_over()).collect();
         let ranks: Vec<_> = ranks.into_iter().map(|(name, _)| name.clone()).collect();
         for pod in ranks {
             self.fail_pod(&pod, "reboot");
         }
-        self.agenda.add(back_at.max(now), Happening::NodeReady(at));
+        self.soon(MISSED, Happening::NodeMissed(at.clone()));
+        self.agenda.add(back_at.max(now), Happening::NodeBooted(at));
+    }
+
+    pub(super) fn node_missed(&mut self, at: &NodeRef) {
+        self.lose_ready(at);
+        if let Some(node) = self.same_node(at) {
+            node.gpus.stop();
+        }
+    }
+
+    pub(super) fn node_booted(&mut self, at: &NodeRef) {
+        if let Some(node) = self.same_node(at) {
+            node.boots += 1;
+        }
+        self.node_ready(at);
     }
 
     pub(super) fn lose_ready(&mut self, at: &NodeRef) {

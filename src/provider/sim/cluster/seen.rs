@@ -129,6 +129,7 @@ impl ClusterState {
             terminating: pod.terminating,
             grace_secs: pod.template.grace_secs,
             empty_dir: pod.template.empty_dir,
+            goes_anywhere: pod.template.tolerates.everything,
             saved,
             asked: pod.asked.or_else(|| gang?.marks.get(ASKED).map(|text| Mark::parse(text).since)),
             budgets: by_app.get(pod.app()).cloned().unwrap_or_default(),
@@ -178,6 +179,7 @@ fn node_seen(node: &Node) -> NodeSeen {
         allocatable: node.allocatable(),
         conditions: conditions(node),
         created: node.created,
+        boot: Some(node.boots.to_string().as_str().into()),
     }
 }
 

@@ -127,10 +127,14 @@ fn a_reboot_keeps_the_instance_and_its_node_comes_back() {
     assert_eq!(said(ask(&sim, &reboot)), (Class::Other, "IncorrectInstanceState".into()));
     sleep(&sim, 120);
     ask(&sim, &reboot).unwrap();
+    let before = node(&sim, &id).unwrap();
+    assert!(before.ready, "nobody misses it yet");
+    sleep(&sim, 60);
     assert!(!node(&sim, &id).unwrap().ready);
     assert_eq!(instance(&sim, &id).unwrap().state, InstanceState::Running);
     sleep(&sim, 400);
-    assert!(node(&sim, &id).unwrap().ready);
+    let after = node(&sim, &id).unwrap();
+    assert!(after.ready && after.boot != before.boot);
 }
 
 #[test]

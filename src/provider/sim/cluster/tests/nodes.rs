@@ -190,6 +190,10 @@ fn a_reboot_heals_what_it_can() {
     assert_eq!(bench.node("n0").conditions["SysLogsXIDError"].xids, [79]);
     let back = bench.now.checked_add(SignedDuration::from_secs(200)).unwrap();
     bench.state.node_reboots(bench.now, &instance("n0"), back);
+    bench.advance(39);
+    assert!(bench.node("n0").ready, "as it last said");
+    assert_eq!(bench.gpus("n0"), 8);
+    bench.advance(2);
     assert!(!bench.node("n0").ready && !bench.pods_of("web/api")[0].ready);
     assert_eq!(bench.gpus("n0"), 0);
     bench.advance(210);
