@@ -5,6 +5,7 @@
 //! never opened twice, and hosts that it has now are taken first.
 
 use std::cmp::Reverse;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use super::problem::SLOTS;
@@ -25,6 +26,10 @@ pub struct Style {
     pub small: bool,
     /// Of places that cost the same: where the fewest and smallest free slots are lost, and not where the least is left.
     pub slots: bool,
+    /// Of places that cost the same: where the least is left in leaves that are taken from, and not in the domain.
+    pub even: bool,
+    /// Of places that cost the same, and of domains that together hold enough: any, by this number. None: the tightest.
+    pub drawn: Option<NonZeroU32>,
 }
 
 /// Kept between insertions, so that nothing is allocated anew.
@@ -294,7 +299,8 @@ impl Finder<'_> {
                 takes.push((domain, count));
             }
             let cost = -self.scratch.moving * i64::from(count.min(self.scratch.credit[domain as usize]));
-            return Rate { cost, lost: 0 };
+            let left = if self.style.even { self.room(level, domain) - count } else { 0 };
+            return Rate { cost, lost: Lost::from(left) };
         }
         self.among(level + 1, self.tree.domains[level][domain as usize].children.clone(), count, takes)
     }
@@ -304,7 +310,7 @@ impl Finder<'_> {
         let alone = |domain: u32| {
             let room = self.room(level, domain);
             let rate = || self.opening(level, domain, count) + self.inside(level, domain, count, &mut None);
-            (room >= count).then(|| (rate(), room - count, domain))
+            (room >= count).then(|| (rate(), self.style.rank(domain).unwrap_or(room - count), domain))
         };
         let single = domains.clone().filter_map(alone).min();
         let is_somewhere = domains.clone().any(|at| self.scratch.present[level][at as usize]);
@@ -357,6 +363,9 @@ impl Finder<'_> {
             sum += rooms[least].0;
             least += 1;
         }
+        if self.style.drawn.is_some() && sum >= count {
+            return self.any(rooms, least, count);
+        }
         if !self.style.largest && least > 1 {
             if self.style.small {
                 rooms.reverse();
@@ -383,6 +392,35 @@ impl Finder<'_> {
             left -= room;
         }
         parts
+    }
+
+    /// So many of these rooms, the largest first, that hold `count`: all but the last are filled. Whatever the best placement
+    /// is, its pools can be put in one after the other like this.
+    fn any(&self, mut rooms: Vec<(u32, u32)>, many: usize, count: u32) -> Vec<(u32, u32)> {
+        let mut parts = Vec::with_capacity(many);
+        let mut left = count;
+        for last in (0..many).rev() {
+            let holds = |at: usize| {
+                let (room, _) = rooms[at];
+                let others = (0..rooms.len()).filter(|other| *other != at).take(last);
+                let is_filled = last == 0 || room < left;
+                is_filled && room + others.map(|other| rooms[other].0).sum::<u32>() >= left
+            };
+            let fit = (0..rooms.len()).filter(|at| holds(*at)).min_by_key(|at| self.style.rank(rooms[*at].1));
+            let Some(at) = fit else { break };
+            let (room, domain) = rooms.remove(at);
+            parts.push((domain, room.min(left)));
+            left -= room.min(left);
+        }
+        parts
+    }
+}
+
+impl Style {
+    /// Where a domain stands in an order that the number draws.
+    fn rank(self, domain: u32) -> Option<u32> {
+        let mixed = (domain ^ self.drawn?.get()).wrapping_mul(0x9E37_79B1);
+        Some((mixed ^ (mixed >> 15)).wrapping_mul(0x85EB_CA77))
     }
 }
 

@@ -5,6 +5,7 @@
 //! placement: chance comes from a fixed seed, and effort is counted in steps and not in time.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use super::exact;
 use super::insert::{Scratch, Style, insert, insert_but, insert_own};
@@ -21,12 +22,16 @@ const WORK_OF_MANY: usize = 1_000_000;
 const TRIES: (usize, usize) = (150, 160_000);
 const TRIES_FOR_TWO: usize = 256;
 /// And how often without anything better coming of it.
-const STALE: usize = 24_000;
-const STALE_FOR_TWO: usize = 64;
+const STALE: usize = 60_000;
+const STALE_FOR_TWO: usize = 128;
 /// One in so many changes that cost one more is kept for a while, one in so many of these that cost two more, and so on.
-const BACK: usize = 16;
+const BACK: [usize; 2] = [4, 16];
+/// After so many tries without anything better it begins again from the best, and steps back more or less often.
+const LOST: usize = 1_000;
 /// One in so many tries where everybody has nodes already: little pays for a move.
 const OF_THOSE_THAT_STAY: usize = 8;
+/// One in so many pools is put back anywhere where it costs the least, and not where it leaves the least.
+const DRAWN: usize = 2;
 /// Leaves and shares that are looked at for larger free slots, once crossings are as few as can be had; and how often
 /// pools are put back for it, for each two of those that are new.
 const WORK_FOR_SLOTS: usize = 100_000;
@@ -156,6 +161,7 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut score = state.score();
     let mut best: (Score, Vec<Share>) = (score, state.shares.clone());
+    let lost = LOST.max(stale / 24);
     let mut since = 0;
     for _ in 0..tries {
         since += 1;
@@ -165,14 +171,21 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
         if unhappy.is_empty() || since > stale {
             break;
         }
+        if since % lost == 0 {
+            adopt(&mut state, &best.1);
+            score = best.0;
+        }
         let out = ruin(&state, &unhappy, &mut dice);
         let before: Vec<Share> = out.iter().map(|pool| state.strip(*pool)).collect();
         for pool in &out {
-            insert(&mut state, *pool, dice.style(), scratch);
+            let style = dice.style();
+            let leaf = number(dice.below(state.problem.tree.leaves()));
+            let without = (dice.below(4) == 0).then(|| leaf..leaf + 1);
+            insert_but(&mut state, *pool, style, scratch, without.as_ref());
         }
         let new = state.score();
         // A step back now and then leads out of where no single step helps.
-        let back = dice.steps_back();
+        let back = dice.steps_back(BACK[since / lost % 2]);
         let is_near = (new.unplaced, new.shared) == (score.unplaced, score.shared) && new.cost <= score.cost + back;
         let is_better = new <= score || (is_near && back > 0);
         if !is_better || !exact::keeps_orders(&state) {
@@ -208,7 +221,7 @@ fn widen(state: &mut State<'_>, dice: &mut Dice, work: usize, scratch: &mut Scra
         }
         let before: Vec<Share> = out.iter().map(|pool| state.strip(*pool)).collect();
         for (pool, was) in out.iter().zip(&before) {
-            let style = Style { slots: dice.below(4) > 0, ..dice.style() };
+            let style = Style { slots: dice.below(4) > 0, even: false, ..dice.style() };
             // Now and then anywhere but where it was, or in one part of the fabric only, whatever looks best.
             let leaves = number(state.problem.tree.leaves());
             let leaf = was.first().map(|(group, _)| state.groups[*group as usize].leaf);
@@ -315,13 +328,15 @@ struct Dice(u64);
 impl Dice {
     fn style(&mut self) -> Style {
         let (keep, largest, small) = (self.below(4) == 0, self.below(3) == 0, self.below(2) == 0);
-        Style { keep, largest, small, slots: false }
+        let drawn = if self.below(DRAWN) == 0 { NonZeroU32::new(number(self.below(u32::MAX as usize))) } else { None };
+        let even = self.below(2) == 0;
+        Style { keep, largest, small, slots: false, even, drawn }
     }
 
     /// Mostly none.
-    fn steps_back(&mut self) -> u64 {
+    fn steps_back(&mut self, one_in: usize) -> u64 {
         let mut steps = 0;
-        while self.below(BACK) == 0 {
+        while self.below(one_in) == 0 {
             steps += 1;
         }
         steps
