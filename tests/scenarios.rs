@@ -216,6 +216,8 @@ scripts! {
     recall_and_then_edits
     recall_brings_quota_and_nodes
     recall_turns_the_tide
+    recommended_move_is_drained
+    recommended_move_waits_for_idle
     refused_eviction_is_quoted
     removal_that_waits_takes_no_budget
     removals_before_a_lost_ledger_count

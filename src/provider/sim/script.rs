@@ -78,13 +78,7 @@ impl Sim {
 
     /// The cloud recommends to move an instance: it may take it away, and says neither that nor when.
     pub fn recommend_move(&self, id: &InstanceId) -> bool {
-        self.change(|state| {
-            let runs = state.cloud.instances.get(id).is_some_and(|found| found.state.serves());
-            if runs {
-                state.cloud.account.recommend(state.now, id);
-            }
-            runs
-        })
+        self.change(|state| state.cloud.recommend(state.now, id))
     }
 
     /// The machine will be retired after a while.
