@@ -49,6 +49,11 @@ impl Sim {
         self.change(|state| state.cloud.add_foreign(state.now, instance_type, zone))
     }
 
+    /// A reservation that is there belongs to another account, which shares it. False where there is none.
+    pub fn share_reservation(&self, id: &ReservationId, owner: &str) -> bool {
+        self.change(|state| state.cloud.share(id, owner))
+    }
+
     /// A reservation that somebody else made.
     pub fn add_foreign_reservation(
         &self,
