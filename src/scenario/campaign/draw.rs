@@ -209,11 +209,7 @@ fn hardware(dice: &mut Dice, shape: &Shape) -> Vec<String> {
         2 => format!("maybe xid {slot} 79"),
         3 => format!("maybe xid {slot} 95"),
         4 => format!("maybe mig {} {slot}", dice.one(&["fail", "hang"])),
-        5 => match dice.below(3) {
-            0 => format!("maybe interrupt {slot}"),
-            1 => format!("maybe recommend moving {slot}"),
-            _ => format!("maybe recommend moving {slot}\nrounds 1\nmaybe interrupt {slot}"),
-        },
+        5 => format!("maybe interrupt {slot}"),
         6 => format!("maybe maintenance {slot} in {}", dice.one(&["10m", "2h"])),
         7 => format!("maybe notready {slot}\nrounds 2\nmaybe ready {slot}"),
         _ => format!("maybe remove node {slot}"),
