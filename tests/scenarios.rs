@@ -223,6 +223,8 @@ scripts! {
     recall_brings_quota_and_nodes
     recall_makes_a_pool_small_again
     recall_turns_the_tide
+    recommended_move_is_drained
+    recommended_move_waits_for_idle
     refused_eviction_is_quoted
     removal_that_waits_takes_no_budget
     removals_before_a_lost_ledger_count

@@ -134,6 +134,7 @@ fn is_standing(reason: &Reason) -> bool {
             | Reason::Sick { .. }
             | Reason::Quarantined { .. }
             | Reason::Notice { .. }
+            | Reason::Recommended { .. }
             | Reason::CapacityEnds { .. }
     )
 }

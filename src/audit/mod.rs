@@ -29,6 +29,7 @@ mod others;
 mod owners;
 mod pods;
 mod quotas;
+mod recommended;
 mod slots;
 mod stops;
 mod tiers;
@@ -133,6 +134,7 @@ const LAWS: &[Law] = &[
     updates::unavailable,
     canary::serves_first,
     updates::idle_and_windows,
+    recommended::told_and_settled,
     updates::gangs_move_once,
     layouts::keep_ready,
     layouts::legal,

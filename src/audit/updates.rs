@@ -28,12 +28,18 @@ fn is_update(reason: &Reason) -> bool {
     matches!(reason, Reason::Outdated | Reason::Overfull { .. } | Reason::Layout { .. } | Reason::Fabric { .. })
 }
 
+/// Whether somebody here chose it, and it takes of what a pool lets be out: an update, or a node that is left before the cloud
+/// takes it.
+fn is_chosen(reason: &Reason) -> bool {
+    is_update(reason) || matches!(reason, Reason::Recommended { .. })
+}
+
 /// The nodes that are out for an update, by this plan or before it, and those that somebody keeps out of service. A gang
 /// goes whole: one that is wider than the pool allows goes alone. What was begun is finished whatever the count, because
 /// half a change is worse than either end.
 pub fn unavailable(case: &Case<'_>, found: &mut Found) {
     let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
-    for (at, step) in case.each().filter(|(at, _)| is_update(case.reason(*at))) {
+    for (at, step) in case.each().filter(|(at, _)| is_chosen(case.reason(*at))) {
         let node = match &step.action {
             Action::Cluster(ClusterAction::Cordon { node, .. } | ClusterAction::Cut { node, .. }) => Some(node),
             Action::Cloud(CloudAction::Terminate { instance, .. }) => case.node_of(instance),
@@ -115,7 +121,7 @@ fn out_before<'a>(case: &Case<'a>) -> BTreeMap<&'a PoolName, BTreeSet<&'a NodeNa
     let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
     for (name, node) in case.seen().cluster.nodes.seen() {
         let mark = node.annotation(CORDON).map(Mark::parse);
-        if mark.is_some_and(|mark| ["replace", "cut", "exchange"].contains(&mark.why.as_str()))
+        if mark.is_some_and(|mark| ["replace", "move", "cut", "exchange"].contains(&mark.why.as_str()))
             && !is_starting(node)
             && let Some(slot) = case.slot_of_node(name)
             && let Some((pool, _)) = case.standing().pools.get_key_value(&slot.pool)
@@ -180,10 +186,12 @@ pub(super) fn groups<'a>(case: &Case<'a>, nodes: &BTreeSet<&'a NodeName>) -> Vec
     groups.into_values().collect()
 }
 
-/// With `when: idle` no work is disturbed for an update; with `when: drain` only while a window is open.
+/// With `when: idle` no work is disturbed for an update; with `when: drain` only while a window is open. The cloud waits for
+/// no window, so who is left before it comes does not either.
 pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
     let begun = LazyCell::new(|| begun(case));
-    for (at, step) in disturbing(case).filter(|(at, _)| is_update(case.reason(*at))) {
+    for (at, step) in disturbing(case).filter(|(at, _)| is_chosen(case.reason(*at))) {
+        let is_pressed = !is_update(case.reason(at));
         let pods = case.pods.sent_by(at).iter().filter(|pod| pod.counts() && !case.pods.is_leaving(pod));
         let nodes: BTreeSet<&NodeName> = pods.filter_map(|pod| pod.node.as_ref()).collect();
         // The pools that are updated: a gang may also stand in others, and goes as a whole.
@@ -194,6 +202,8 @@ pub fn idle_and_windows(case: &Case<'_>, found: &mut Found) {
             let Some(pool) = case.pool(name) else { continue };
             if pool.updates.when == When::Idle {
                 found.step(WHEN, &step.id, format!("pool {name} is updated only as its nodes fall free"));
+            } else if is_pressed {
+                // In any hour.
             } else if begun.get(name).is_some_and(|begun| !nodes.is_disjoint(begun)) {
                 // Begun while it was open, with the gang that stands there: half a change is worse than either end.
             } else if !is_open(&pool.updates.windows, &case.standing().time_zone, case.now()) {

@@ -63,7 +63,7 @@ pub fn ordered_since(node: &NodeName) -> String {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mark {
     pub since: Timestamp,
-    /// For what: `replace`, `cut`, `remove`, `quarantine`, `drain`, `reboot`, `release`.
+    /// For what: `replace`, `move`, `cut`, `remove`, `quarantine`, `drain`, `reboot`, `release`.
     pub why: String,
     /// The node was cordoned by somebody else before: that part is not ours to lift.
     #[serde(default)]

@@ -142,6 +142,9 @@ impl Endpoint {
             return Outcome::Answer(json::cluster(sim, name));
         }
         let action = value(form, "Action").unwrap_or_default();
+        if let Some(error) = elsewhere(sim, request) {
+            return Outcome::Answer(self.error(&error));
+        }
         if action == "GetCallerIdentity" && service(request).is_none_or(|service| service == "sts") {
             return Outcome::Answer(json::caller(sim, &self.request_id()));
         }
@@ -247,6 +250,7 @@ fn status_of(code: &str) -> StatusCode {
         "InsufficientInstanceCapacity" | "InternalError" => StatusCode::INTERNAL_SERVER_ERROR,
         "DryRunOperation" => StatusCode::PRECONDITION_FAILED,
         "UnauthorizedOperation" => StatusCode::FORBIDDEN,
+        "AuthFailure" => StatusCode::UNAUTHORIZED,
         _ => StatusCode::BAD_REQUEST,
     }
 }
@@ -278,10 +282,23 @@ fn action_name<'a>(request: &'a Request<Bytes>, form: &'a [(String, String)]) ->
 }
 
 /// The service that a request is signed for. Signatures themselves are not checked: there are no secrets here.
-fn service(request: &Request<Bytes>) -> Option<String> {
-    let text = request.headers().get(AUTHORIZATION)?.to_str().ok()?;
+fn service(request: &Request<Bytes>) -> Option<&str> {
+    scope(request)?.nth(1)
+}
+
+/// The region that a request is signed for, and then the service.
+fn scope(request: &Request<Bytes>) -> Option<impl Iterator<Item = &str>> {
+    let text = header(request, AUTHORIZATION.as_str())?;
     let scope = text.split("Credential=").nth(1)?.split(',').next()?;
-    scope.split('/').nth(3).map(String::from)
+    Some(scope.split('/').skip(2))
+}
+
+/// What is signed for another region is for another endpoint.
+fn elsewhere(sim: &Sim, request: &Request<Bytes>) -> Option<ProviderError> {
+    let state = sim.state();
+    let (signed, here) = (scope(request)?.next()?, state.cloud.account.region());
+    let text = || format!("Credential should be scoped to a valid region, not '{signed}': this is {here}.");
+    (signed != here).then(|| refuse("AuthFailure", text()))
 }
 
 fn header<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {

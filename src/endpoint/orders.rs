@@ -7,7 +7,8 @@ use http::{Response, StatusCode};
 use serde_json::json;
 
 use super::{Endpoint, Fault, response};
-use crate::ids::{InstanceId, InstanceType, Zone};
+use crate::fleet::reservation::Match;
+use crate::ids::{InstanceId, InstanceType, ReservationId, Zone};
 use crate::observed::Market;
 use crate::provider::Class;
 use crate::provider::sim::{self, Sim};
@@ -18,7 +19,7 @@ pub const PATH: &str = "/_tidewright/";
 
 const KNOWN: &str = "advance LENGTH; fault KIND [ACTION] [TIMES] [after CALLS]; calm; capacity TYPE ZONE on-demand|spot \
                      N|unlimited; interrupt INSTANCE; rebalance INSTANCE; maintenance INSTANCE LENGTH; kill INSTANCE; fail-launches \
-                     no-capacity|denied|other N; lag LENGTH N; stillborn N; state";
+                     no-capacity|denied|other N; lag LENGTH N; stillborn N; share RESERVATION TYPE ZONE NODES ACCOUNT; state";
 
 impl Endpoint {
     pub(super) fn order(&self, sim: &Sim, order: &str, body: &Bytes) -> Response<Bytes> {
@@ -65,6 +66,19 @@ impl Endpoint {
             }
             ("lag", [by, launches]) => {
                 sim.inject(sim::Fault::Lag { launches: number(launches)?, by: length(by)? });
+            }
+            ("share", [id, kind, zone, nodes, account]) => {
+                let (id, nodes) = (ReservationId::from(*id), number(nodes)?);
+                if account.len() != 12 || account.bytes().any(|byte| !byte.is_ascii_digit()) {
+                    return Err(format!("`{account}` is no account of twelve digits"));
+                }
+                if sim.state().cloud.reservations.contains_key(&id) {
+                    return Err(format!("`{id}` is there already"));
+                }
+                let (kind, zone) = (InstanceType::from(*kind), Zone::from(*zone));
+                let made = sim.add_foreign_reservation(&id, &kind, &zone, nodes, Match::Targeted, None);
+                made.map_err(|error| error.message)?;
+                sim.share_reservation(&id, account);
             }
             ("stillborn", [launches]) => sim.inject(sim::Fault::Stillborn { launches: number(launches)? }),
             _ => return Err(format!("no order `{order} {body}`")),

@@ -45,7 +45,8 @@ pub struct AwsCloud {
     /// The EKS cluster that launched nodes join.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eks: Option<Eks>,
-    /// The SQS queue that EventBridge puts notices of interruption into. Absent: EC2 is asked, which tells less early.
+    /// The SQS queue that EventBridge puts notices of interruption into. Absent: EC2 is asked, which tells less early, and
+    /// nothing of what it recommends to move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "url"))]
     pub queue_url: Option<String>,

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::draft::Draft;
 use super::types::{PlanInput, Reason, WaitingOn};
 use super::view::{PoolView, SlotView, View};
+use super::wish::{MOVE, is_outdated};
 use crate::effect::Thing;
 use crate::fleet::pool::Source;
 use crate::fleet::standing::TermsSpec;
@@ -18,6 +19,10 @@ const MARGIN: Duration = Duration::minutes(15);
 /// Who goes within this time anyway is not moved by choice before: the next node would serve for an hour at most, and the
 /// same work would be moved twice.
 const SOON: SignedDuration = SignedDuration::from_hours(2);
+
+/// So long a machine is not left because the cloud recommends it: the next one comes from where this one came from, and work
+/// that was moved should have run for longer than the move took.
+const SETTLES: SignedDuration = SignedDuration::from_hours(2);
 
 /// A node that will be taken away.
 #[derive(Clone, PartialEq, Debug)]
@@ -66,17 +71,41 @@ pub fn near(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     Some(WaitingOn::until(ending.begins, "it has to go then anyway, and nothing is gained by moving it before"))
 }
 
-/// Says what the cloud recommends to move. It names no instant, so nothing is taken away for it: whoever has the work
-/// decides.
-pub fn recommended(view: &View<'_>, draft: &mut Draft) {
+/// Since when the cloud recommends to move a node, where that is followed. What was begun goes on when nobody says so any
+/// more: a queue forgets, and half a drain is worse than either end. One that is outdated moves as its roll-out says, because
+/// the next one is of another version; and one that has just come stays for a while, or a whole pool would move again and
+/// again in a place where all are told to.
+pub fn recommended(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Timestamp> {
+    let (id, instance) = slot.instance?;
+    if is_outdated(view, pool, slot) {
+        return None;
+    }
+    let told = view.input.observed.cloud.recommended.get(id).copied();
+    match &slot.mark {
+        Some(mark) if mark.why == MOVE => Some(told.unwrap_or(mark.since)),
+        Some(_) => None,
+        None => told.filter(|_| view.now.duration_since(instance.launched) >= SETTLES),
+    }
+}
+
+/// Says of whatever the cloud recommends to move and is not moved, why it stays.
+pub fn recommended_in_vain(view: &View<'_>, draft: &mut Draft) {
     let since = &view.input.observed.cloud.recommended;
     for (name, pool) in view.pools.iter().filter(|_| !since.is_empty()) {
         for slot in &pool.slots {
             let Some((id, at)) = slot.instance.and_then(|(id, _)| since.get_key_value(id)) else { continue };
-            let node = slot.node.map_or_else(|| "NODE".to_string(), |(node, _)| node.to_string());
+            let Some((node, _)) = slot.node.filter(|_| slot.part.is_some() && slot.mark.is_none()) else { continue };
+            let Some(instance) = slot.instance.map(|(_, instance)| instance) else { continue };
+            let why = if is_outdated(view, pool, slot) {
+                "it is outdated, and moves as the roll-out of its pool says".to_string()
+            } else if let Some(until) = instance.launched.checked_add(SETTLES).ok().filter(|at| *at > view.now) {
+                format!("it has just come, and stays until {until}")
+            } else {
+                continue;
+            };
             let text = format!(
-                "{} ({id}) is more likely than others to be interrupted, EC2 says since {at}: `tidewright drain {node}` \
-                 empties it with time to spare",
+                "{} ({id}) is more likely than others to be interrupted, EC2 says since {at}; {why}: `tidewright drain \
+                 {node}` empties it before",
                 slot.id
             );
             draft.note(Thing::Pool((*name).clone()), text);

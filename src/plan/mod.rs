@@ -107,7 +107,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
         marks::orders(view, &mut draft);
         marks::unanswered(view, &mut draft);
         unmet::say(input, &view.harm, &mut draft);
-        ends::recommended(view, &mut draft);
+        ends::recommended_in_vain(view, &mut draft);
         upcoming::plan(view, &mut draft);
     }
     let left_out = gates::pass(view, kept, &mut draft);

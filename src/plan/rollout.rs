@@ -17,7 +17,7 @@ use super::harm::{Gang, gang_of};
 use super::kept::{self, Kept};
 use super::types::{Reason, WaitingOn};
 use super::view::{Body, PoolView, SlotView, View};
-use super::wish::EXCHANGE;
+use super::wish::{EXCHANGE, MOVE};
 use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
 use crate::ids::SlotId;
@@ -61,6 +61,8 @@ pub struct Candidates<'s, 'a> {
     pub sick: BTreeMap<&'s SlotId, String>,
     /// Those of the first whose machine is given up for another.
     pub removed: BTreeSet<&'s SlotId>,
+    /// Those of the first that the cloud may take at any time: in which window it does is not for us to say.
+    pub pressed: BTreeSet<&'s SlotId>,
     /// Nodes that are known to wait.
     pub kept: &'s Kept,
 }
@@ -93,7 +95,8 @@ pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 
         if unit.len() > turn.allowed.max(1) {
             out.wide.push((busy_with(view, unit).into_iter().next().unwrap_or_default(), unit.len()));
         }
-        match turn.stops(unit) {
+        let is_pressed = unit.iter().all(|slot| slots.pressed.contains(&slot.id));
+        match turn.stops(unit, is_pressed) {
             Some(why) => out.wait.extend(unit.iter().map(|slot| (slot.id.clone(), why.clone()))),
             None => match kept::unit(slots.kept, view, pool, unit) {
                 Some(why) => {
@@ -146,8 +149,9 @@ impl<'t, 'a> Turn<'t, 'a> {
     }
 
     /// Why these may not go now.
-    fn stops(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
-        self.closed(unit)
+    fn stops(&self, unit: &Unit<'_, '_>, is_pressed: bool) -> Option<WaitingOn> {
+        let closed = if is_pressed { None } else { self.closed(unit) };
+        closed
             .or_else(|| self.idle(unit))
             .or_else(|| self.canaries.stops(self.pool, unit, self.alone))
             .or_else(|| self.budget(unit))
@@ -222,7 +226,7 @@ impl<'t, 'a> Turn<'t, 'a> {
 
 /// Whether we have begun to take this node out.
 fn is_begun(slot: &SlotView<'_>) -> bool {
-    slot.mark.as_ref().is_some_and(|mark| mark.why == "replace" || mark.why == "cut" || mark.why == EXCHANGE)
+    slot.mark.as_ref().is_some_and(|mark| ["replace", "cut", EXCHANGE, MOVE].contains(&mark.why.as_str()))
 }
 
 /// Whether a slot has no node in service: none at all, or one that is not let in yet.

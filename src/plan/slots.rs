@@ -117,6 +117,7 @@ pub fn candidates<'s, 'a>(
     let removed = want.iter().copied().filter(is_removed).filter(|slot| !slot.is_existing());
     Candidates {
         removed: removed.map(|slot| &slot.id).collect(),
+        pressed: want.iter().map(|slot| &slot.id).filter(|id| wishes[*id].is_pressed()).collect(),
         want,
         replaced: leaving.iter().copied().filter(|(slot, _)| is_removed(slot)).collect(),
         leaving,

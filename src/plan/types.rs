@@ -232,6 +232,10 @@ pub enum Reason {
         why: NoticeKind,
         at: Timestamp,
     },
+    /// The cloud recommends to move it: it may take it away, and says neither that nor when.
+    Recommended {
+        since: Timestamp,
+    },
     /// The capacity that it stands on ends.
     CapacityEnds {
         reservation: ReservationName,

@@ -87,6 +87,8 @@ pub struct PressureOf {
 
 /// The word in the mark of a machine that changes places.
 pub const EXCHANGE: &str = "exchange";
+/// The word in the mark of a node that is left because the cloud recommends it.
+pub const MOVE: &str = "move";
 /// The word in the mark of a node that a person wants empty.
 const DRAIN: &str = "drain";
 /// A node that starts and does not come up for so long is replaced.
@@ -149,6 +151,11 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
         return Some(Wish::Misfit { found });
     }
     let cut = cut_wish(view, pool, slot);
+    if let Some(since) = ends::recommended(view, pool, slot)
+        && cut.as_ref().is_none_or(Wish::is_rollout)
+    {
+        return Some(moves_before(pool, since));
+    }
     if let Some(cut) = cut {
         // What a tide empties is only cut, unless the roll-out would have it go too.
         return Some(if outdated && cut.is_rollout() { cut.with_update() } else { cut });
@@ -164,6 +171,13 @@ pub fn moves_on(pool: &PoolView<'_>) -> Wish {
     let idle_only = pool.spec.updates.when == When::Idle;
     let pressure = PressureOf { idle_only, ..PressureOf::default() };
     Wish::Replace { reason: Reason::Outdated, pressure, treated: None, rollout: true }
+}
+
+/// A node that is well is left before the cloud takes it, as an update would have it go: nobody knows whether it does.
+fn moves_before(pool: &PoolView<'_>, since: Timestamp) -> Wish {
+    let idle_only = pool.spec.updates.when == When::Idle;
+    let pressure = PressureOf { idle_only, ..PressureOf::default() };
+    Wish::Replace { reason: Reason::Recommended { since }, pressure, treated: None, rollout: true }
 }
 
 /// What a node that serves needs while nothing takes it out, or while what would has to wait: its labels, and its door
@@ -360,6 +374,11 @@ impl Wish {
         matches!(self, Self::Exchange { .. } | Self::Replace { rollout: true, .. } | Self::Cut { rollout: true, .. })
     }
 
+    /// Whether the cloud may come first: who waits for a window is moved by it.
+    pub fn is_pressed(&self) -> bool {
+        matches!(self, Self::Replace { reason: Reason::Recommended { .. }, .. })
+    }
+
     /// Whether the node serves nobody while it is granted. Of one that is in quarantine or drained already the ledger says
     /// so.
     pub fn takes_out(&self) -> bool {
@@ -373,6 +392,7 @@ impl Wish {
     pub fn why(&self) -> &'static str {
         match self {
             Self::Remove { .. } => "remove",
+            Self::Replace { reason: Reason::Recommended { .. }, .. } => MOVE,
             Self::Replace { .. } => "replace",
             Self::Exchange { .. } => EXCHANGE,
             Self::Reboot { .. } => "reboot",
@@ -403,6 +423,8 @@ impl Wish {
         match self {
             Self::Remove { voluntary: true, .. } | Self::Drain { .. } => Consent::Asked,
             Self::Cut { ordered: true, .. } => Consent::Standing,
+            // The merge consents to leave what the cloud takes, and to leave it in good time.
+            Self::Replace { reason: Reason::Recommended { .. }, .. } => Consent::Standing,
             // It costs what the place in the reservation did not.
             Self::Replace { reason: Reason::Overfull { .. }, .. } => Consent::Asked,
             Self::Replace { rollout: true, pressure, .. }

@@ -26,6 +26,10 @@ pub fn act(bench: &mut Bench, act: &Act) -> Said {
             let instance = bench.instance(place)?;
             if bench.sim.interrupt(&instance) { nothing } else { Err(format!("{} is no spot node", place.0).into()) }
         }
+        Act::Recommend(place) => {
+            let instance = bench.instance(place)?;
+            if bench.sim.recommend_move(&instance) { nothing } else { Err(format!("{} does not run", place.0).into()) }
+        }
         Act::Maintenance { place, within } => {
             let instance = bench.instance(place)?;
             bench.sim.give_maintenance_notice(&instance, *within);

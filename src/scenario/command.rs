@@ -100,6 +100,7 @@ pub enum Act {
     Ready { place: Place, ready: bool },
     RemoveNode(Place),
     Interrupt(Place),
+    Recommend(Place),
     Maintenance { place: Place, within: Duration },
     Mig { fault: MigFault, place: Place },
     MigRestart(Place),

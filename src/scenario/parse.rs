@@ -66,6 +66,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("ready", "ready SLOT"),
     ("remove", "remove node SLOT, or remove object KIND/NAME"),
     ("interrupt", "interrupt SLOT"),
+    ("recommend", "recommend moving SLOT"),
     ("maintenance", "maintenance SLOT in 1h"),
     ("mig", "mig fail|hang|restart SLOT"),
     ("traffic", "traffic TIDE 0.4|silent"),
@@ -316,6 +317,10 @@ fn act(name: &str, words: &mut Words) -> Result<Act, Wrong> {
             Act::RemoveNode(place(words)?)
         }
         "interrupt" => Act::Interrupt(place(words)?),
+        "recommend" => {
+            words.must("moving")?;
+            Act::Recommend(place(words)?)
+        }
         "maintenance" => {
             let place = place(words)?;
             words.must("in")?;

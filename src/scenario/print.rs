@@ -281,6 +281,7 @@ fn reason(reason: &Reason) -> String {
         Reason::Quarantined { by } => format!("quarantined by {by}"),
         Reason::Drained { by } => format!("drained for {by}"),
         Reason::Notice { why, at } => format!("{why:?} at {at}"),
+        Reason::Recommended { since } => format!("recommended since {since}"),
         Reason::CapacityEnds { reservation, at } => format!("{reservation} ends at {at}"),
         Reason::Drift { by } => format!("moved by {}", by.as_deref().unwrap_or("somebody")),
         Reason::LeftOver => "left over".into(),

@@ -273,6 +273,22 @@ def test_a_reservation_is_used_and_full_and_cancelled(server):
             CapacityReservationIds=["cr-0123456789abcdef0"])
 
 
+def test_what_another_account_shares_is_used_and_not_changed(server):
+    wanted, owner = "cr-0aaaaaaaaaaaaaaa1", "222233334444"
+    server.order("share", f"{wanted} p5.48xlarge {ZONE} 1 {owner}")
+    told = server.ec2.describe_capacity_reservations(CapacityReservationIds=[wanted])["CapacityReservations"][0]
+    check((told["OwnerId"], told["TotalInstanceCount"], told.get("Tags", [])) == (owner, 1, []), told)
+    check(told["CapacityReservationArn"].split(":")[4] == owner, told)
+    listed = server.ec2.describe_capacity_reservations(Filters=[{"Name": "owner-id", "Values": [owner]}])
+    check([one["CapacityReservationId"] for one in listed["CapacityReservations"]] == [wanted], listed)
+    into = {"CapacityReservationTarget": {"CapacityReservationId": wanted}}
+    machine = ids(launch(server, CapacityReservationSpecification=into, InstanceType="p5.48xlarge"))[0]
+    check(instance(server, machine)["CapacityReservationId"] == wanted, "it is not inside")
+    refused("OperationNotPermitted", server.ec2.modify_capacity_reservation, CapacityReservationId=wanted,
+            InstanceCount=2)
+    refused("OperationNotPermitted", server.ec2.cancel_capacity_reservation, CapacityReservationId=wanted)
+
+
 def test_a_reservation_has_a_token_and_open_ones_are_a_choice(server):
     one = reserve(server, InstanceType="g6e.48xlarge", ClientToken="hold")
     again = reserve(server, InstanceType="g6e.48xlarge", ClientToken="hold")

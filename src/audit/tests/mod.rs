@@ -14,6 +14,7 @@ mod on_the_way;
 mod others;
 mod owners;
 mod quotas;
+mod recommended;
 mod records;
 mod scale;
 

@@ -94,7 +94,12 @@ fn tags_of(cloud: &CloudState, id: &str) -> Value {
 }
 
 fn arn(cloud: &CloudState, kind: &str, id: &str) -> String {
-    format!("arn:aws:ec2:{}:{}:{kind}/{id}", cloud.account.region(), cloud.account.owner())
+    arn_of(cloud, cloud.account.owner(), kind, id)
+}
+
+/// The same of something that may be another account's.
+fn arn_of(cloud: &CloudState, owner: &str, kind: &str, id: &str) -> String {
+    format!("arn:aws:ec2:{}:{owner}:{kind}/{id}", cloud.account.region())
 }
 
 /// The id of a zone: the same place whatever an account calls it.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Changed, arn, invalid, not_found, tags_of, zone_id};
+use super::{Answer, Changed, arn_of, invalid, not_found, tags_of, zone_id};
 use crate::endpoint::ask::{Ask, Part};
 use crate::endpoint::list::{self, BY_THOUSAND, Filters, Row};
 use crate::endpoint::model::instant;
@@ -157,10 +157,11 @@ pub fn told(cloud: &CloudState, ask: &Ask, id: &ReservationId, held: &Reservatio
     let state = state_of(cloud, ask, id, held);
     let over = matches!(state, "cancelled" | "expired");
     let asked = cloud.account.reserved.get(id);
+    let owner = held.shared_by.as_deref().unwrap_or(cloud.account.owner());
     let mut told = json!({
         "CapacityReservationId": id.as_str(),
-        "OwnerId": cloud.account.owner(),
-        "CapacityReservationArn": arn(cloud, "capacity-reservation", id.as_str()),
+        "OwnerId": owner,
+        "CapacityReservationArn": arn_of(cloud, owner, "capacity-reservation", id.as_str()),
         "AvailabilityZone": zone,
         "AvailabilityZoneId": zone_id(zone),
         "InstanceType": held.instance_type.as_str(),

@@ -105,6 +105,7 @@ pub(super) fn leaves(reason: &Reason) -> String {
         Reason::Lent { tide, .. } => format!("it is lent by {tide}"),
         Reason::Returning { tide, .. } => format!("it comes back from {tide}"),
         Reason::Notice { .. } => "the cloud takes it".into(),
+        Reason::Recommended { .. } => "the cloud may take it".into(),
         Reason::CapacityEnds { reservation, .. } => format!("reservation/{reservation} ends"),
         _ => "it goes".into(),
     }

@@ -53,6 +53,7 @@ mod real {
     use super::errors::Failure;
     use super::launch::Version;
     use super::line::Line;
+    use super::notices::Told;
     use super::wire::Wire;
     use super::{observe, perform, rehearse};
     use crate::compile::bootstrap::Join;
@@ -85,6 +86,8 @@ mod real {
         /// Where instances stand: that does not change while they run.
         pub networks: BTreeMap<InstanceId, Vec<String>>,
         pub notices: BTreeMap<InstanceId, Notice>,
+        /// What the queue said a moment ago, and when.
+        pub told: Vec<(Timestamp, Told)>,
         /// What was asked for each offer that somebody was shown.
         pub fees: BTreeMap<OfferingId, Usd>,
         pub versions: BTreeMap<(TemplateName, Digest), Version>,

@@ -2,7 +2,8 @@
 //! into a queue, where the fleet names one.
 //!
 //! Looking takes nothing out of the queue: several may look, and a plan changes nothing. Messages are hidden for a few
-//! seconds and come back until the queue forgets them (`deploy/aws` sets five minutes, the life of a notice).
+//! seconds and come back until the queue forgets them (`deploy/aws` sets an hour: a notice is over by then, and a
+//! recommendation to move had its turn).
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,8 @@ const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
 /// How long a message that was read is hidden from the next who looks, in seconds.
 const HIDDEN: i32 = 5;
+/// Longer than that: whoever looks twice in a row sees the same twice.
+const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
 /// How often the queue is asked at most in one look: ten messages each.
 const ASKS: usize = 50;
 
@@ -48,7 +51,7 @@ pub async fn read(aws: &Aws, target: &Target) -> Result<Told, Failure> {
     }
     let mut recommended = BTreeMap::new();
     if let Some(queue) = &aws.cloud.queue_url {
-        let told = queued(aws, queue).await?;
+        let told = with_what_is_hidden(aws, queued(aws, queue).await?);
         merge(&mut all, told.notices);
         recommended = told.recommended;
     }
@@ -124,6 +127,22 @@ async fn queued(aws: &Aws, queue: &str) -> Result<Told, Failure> {
         }
     }
     Ok(all)
+}
+
+/// What we have just read is hidden from us too, and was said all the same.
+fn with_what_is_hidden(aws: &Aws, told: Told) -> Told {
+    let now = aws.wire.clock.now();
+    let mut known = aws.known.borrow_mut();
+    known.told.retain(|(at, _)| now.duration_since(*at) < REMEMBERED);
+    let mut all = told.clone();
+    for (_, before) in &known.told {
+        merge(&mut all.notices, before.notices.clone());
+        for (id, since) in &before.recommended {
+            all.recommended.entry(id.clone()).or_insert(*since);
+        }
+    }
+    known.told.push((now, told));
+    all
 }
 
 /// What EventBridge writes.

@@ -49,6 +49,11 @@ impl Sim {
         self.change(|state| state.cloud.add_foreign(state.now, instance_type, zone))
     }
 
+    /// A reservation that is there belongs to another account, which shares it. False where there is none.
+    pub fn share_reservation(&self, id: &ReservationId, owner: &str) -> bool {
+        self.change(|state| state.cloud.share(id, owner))
+    }
+
     /// A reservation that somebody else made.
     pub fn add_foreign_reservation(
         &self,
@@ -78,13 +83,7 @@ impl Sim {
 
     /// The cloud recommends to move an instance: it may take it away, and says neither that nor when.
     pub fn recommend_move(&self, id: &InstanceId) -> bool {
-        self.change(|state| {
-            let runs = state.cloud.instances.get(id).is_some_and(|found| found.state.serves());
-            if runs {
-                state.cloud.account.recommend(state.now, id);
-            }
-            runs
-        })
+        self.change(|state| state.cloud.recommend(state.now, id))
     }
 
     /// The machine will be retired after a while.

@@ -52,6 +52,7 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::Quarantined { .. } => "quarantined",
         Reason::Drained { .. } => "drained",
         Reason::Notice { .. } => "notice",
+        Reason::Recommended { .. } => "recommended",
         Reason::CapacityEnds { .. } => "capacity_ends",
         Reason::Drift { .. } => "drift",
         Reason::LeftOver => "left_over",

@@ -97,6 +97,9 @@ impl Words<'_> {
             Reason::Quarantined { by } => format!("quarantined by {}", clean(by)),
             Reason::Drained { by } => format!("drained for {}", clean(by)),
             Reason::Notice { why, at } => format!("{} at {}", notice(*why), self.near(*at)),
+            Reason::Recommended { since } => {
+                format!("the cloud recommends to move it since {}: it may take it at any time", self.near(*since))
+            }
             Reason::CapacityEnds { reservation, at } => format!("reservation {reservation} ends {}", self.near(*at)),
             Reason::Drift { by: Some(by) } => format!("changed by {}, put back", clean(by)),
             Reason::Drift { by: None } => "changed by somebody, put back".into(),

@@ -1,5 +1,5 @@
-//! What a process finds by itself: keys and endpoints, in its environment, in a profile, from EKS Pod Identity. Each case is
-//! this test again, as a process with that environment and nothing else.
+//! What a process finds by itself: keys and endpoints, in its environment, in a profile, from EKS Pod Identity; `login` has
+//! those who have no keys. Each case is this test again, as a process with that environment and nothing else.
 
 #![allow(clippy::disallowed_macros)]
 
@@ -63,7 +63,7 @@ fn keys_and_endpoints_are_found_where_the_sdk_looks() {
 }
 
 /// What the case says whose environment this is.
-async fn found(environment: &[(&'static str, String)]) -> String {
+pub async fn found(environment: &[(&'static str, String)]) -> String {
     let mut case = Command::new(std::env::current_exe().unwrap());
     case.args(["--exact", NAME, "--nocapture"]).env_clear().env(CASE, "yes").env("HOME", "/nowhere");
     let ran = case.envs(environment.iter().cloned()).stderr(Stdio::inherit()).output().await.unwrap();

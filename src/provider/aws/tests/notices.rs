@@ -6,7 +6,8 @@ use std::rc::Rc;
 use super::door::Wired;
 use crate::ids::InstanceId;
 use crate::observed::NoticeKind;
-use crate::plan::Reason;
+use crate::plan::{Reason, Step, Urgency};
+use crate::provider::sim::{Fault, Position};
 use crate::scenario::bench::{Bench, End};
 use crate::scenario::documents::Documents;
 use crate::units::Duration;
@@ -72,13 +73,42 @@ fn a_host_that_is_maintained_is_left_in_time() {
     }
 }
 
+/// Why the next plan moves a node that nothing takes away.
+fn recommended(bench: &mut Bench) -> (bool, Vec<String>) {
+    let looked = bench.look().unwrap();
+    let moves = |step: &Step| matches!(step.reason, Reason::Recommended { .. }) && step.urgency == Urgency::Chosen;
+    let notes = looked.plan.notes.iter().map(|note| note.text.clone());
+    (!looked.plan.steps.is_empty() && looked.plan.steps.iter().all(moves), notes.collect())
+}
+
 #[test]
-fn a_recommendation_to_move_is_told_and_takes_nothing_away() {
+fn a_recommendation_to_move_is_followed_to_its_end_though_the_queue_forgets_it() {
     let (mut bench, id) = settled(8);
     assert!(bench.sim.recommend_move(&id));
-    let looked = bench.look().unwrap();
-    let told: Vec<&str> = looked.plan.notes.iter().map(|note| note.text.as_str()).collect();
-    let [told] = told.as_slice() else { panic!("{told:?}") };
-    assert!(told.contains(id.as_str()) && told.contains("`tidewright drain ip-"), "{told}");
-    assert!(looked.plan.steps.is_empty(), "{:?}", looked.plan.steps);
+    let (moves, notes) = recommended(&mut bench);
+    let [told] = notes.as_slice() else { panic!("{notes:?}") };
+    assert!(!moves && told.contains(id.as_str()) && told.contains("it has just come"), "{told}");
+    bench.sim.advance(Duration::hours(2));
+    // Whoever looks again at once sees the same, though the queue hides what was read.
+    for _ in 0..2 {
+        assert_eq!(recommended(&mut bench), (true, Vec::new()));
+    }
+    // The node is closed, the process dies, and the queue keeps its messages no longer.
+    bench.sim.inject(Fault::Crash { call: 1, position: Position::AfterCommit });
+    bench.round().unwrap();
+    bench.sim.aside(|state| state.cloud.account.queue = Some(Default::default()));
+    assert!(recommended(&mut bench).0, "what was begun goes on");
+    let converged = bench.converge(20).unwrap();
+    assert!(matches!(converged.end, End::Empty), "{converged:?}");
+    assert_eq!(bench.counts(), (3, 1), "another one was launched in its place");
+    assert!(!bench.sim.state().cloud.instances[&id].state.serves());
+    bench.check().unwrap();
+}
+
+#[test]
+fn a_fleet_with_no_queue_hears_of_no_recommendation() {
+    let (mut bench, id) = settled(1);
+    bench.sim.advance(Duration::hours(3));
+    assert!(bench.sim.recommend_move(&id));
+    assert_eq!(recommended(&mut bench), (false, Vec::new()));
 }

@@ -142,6 +142,7 @@ impl CloudState {
             end: Some(offer.end),
             over: None,
             block: Some(Block { offering: offer.id.clone(), paid: after(now, PAYMENT_SECS), start: offer.start }),
+            shared_by: None,
             all_hosts: hosts.clone(),
             hosts,
         };

@@ -35,6 +35,9 @@ pub struct Instance {
     /// From when on it is listed.
     pub visible: Timestamp,
     pub notice: Option<Notice>,
+    /// Since when it is recommended to move it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommended: Option<Timestamp>,
     pub(super) host: u32,
     /// What it registers with; none joins no cluster of ours.
     pub(super) registration: Option<Registration>,
@@ -245,6 +248,14 @@ impl CloudState {
         self.give_notice(now, id, NoticeKind::SpotInterruption, after(now, catalogue().notices.spot.as_secs()))
     }
 
+    /// The cloud recommends to move an instance, and says neither whether nor when it takes it.
+    pub fn recommend(&mut self, now: Timestamp, id: &InstanceId) -> bool {
+        let Some(found) = self.instances.get_mut(id).filter(|found| found.state.serves()) else { return false };
+        found.recommended.get_or_insert(now);
+        self.account.recommend(now, id);
+        true
+    }
+
     /// An instance of somebody else, without our tag: it runs, and is no node of the cluster.
     pub fn add_foreign(&mut self, now: Timestamp, instance_type: &InstanceType, zone: &Zone) -> InstanceId {
         let id: InstanceId = self.new_id("i");
@@ -265,6 +276,7 @@ impl CloudState {
             ended: None,
             visible: now,
             notice: None,
+            recommended: None,
             host,
             registration: None,
         };

@@ -105,6 +105,7 @@ impl CloudState {
             max_price: request.max_price,
             host: placed.host,
             notice: placed.notice,
+            recommended: None,
             reservation: placed.reservation,
             group: request.group.clone(),
             digest: Some(request.template_digest.clone()),

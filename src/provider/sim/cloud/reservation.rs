@@ -32,6 +32,9 @@ pub struct Reservation {
     /// When it was really over: cancelled, expired, ended.
     pub over: Option<Timestamp>,
     pub block: Option<Block>,
+    /// The account that it belongs to, where that is another one: it may be used, and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_by: Option<String>,
     /// Its machines that nobody uses.
     pub(super) hosts: BTreeSet<u32>,
     /// All of them together, for where it stands.
@@ -175,6 +178,7 @@ impl CloudState {
             end,
             over: None,
             block: None,
+            shared_by: None,
             all_hosts: hosts.clone(),
             hosts,
         };
@@ -216,7 +220,7 @@ impl CloudState {
     }
 
     pub(super) fn cancel(&mut self, now: Timestamp, id: &ReservationId) -> Result<Performed, ProviderError> {
-        if self.known(now, id)?.stage(now) == Stage::Ended {
+        if self.own(now, id)?.stage(now) == Stage::Ended {
             return Ok(Performed::same(Done::Nothing));
         }
         self.changeable(now, id)?;
@@ -318,8 +322,26 @@ impl CloudState {
         })
     }
 
-    fn changeable(&self, now: Timestamp, id: &ReservationId) -> Result<&Reservation, ProviderError> {
+    /// One that is ours to change.
+    fn own(&self, now: Timestamp, id: &ReservationId) -> Result<&Reservation, ProviderError> {
         let held = self.known(now, id)?;
+        match &held.shared_by {
+            Some(owner) => {
+                let message = format!("OperationNotPermitted: '{id}' belongs to account {owner}, which shares it.");
+                Err(refused(Class::Other, message))
+            }
+            None => Ok(held),
+        }
+    }
+
+    /// Another account's reservation, which this one may use. Its tags are that account's alone.
+    pub fn share(&mut self, id: &ReservationId, owner: &str) -> bool {
+        let held = self.reservations.get_mut(id);
+        held.map(|held| held.shared_by = Some(owner.into())).is_some()
+    }
+
+    fn changeable(&self, now: Timestamp, id: &ReservationId) -> Result<&Reservation, ProviderError> {
+        let held = self.own(now, id)?;
         let why = if held.block.is_some() {
             "a Capacity Block can be neither modified nor cancelled"
         } else if held.stage(now) == Stage::Ended {

@@ -24,6 +24,8 @@ impl CloudState {
     pub fn seen(&self, now: Timestamp, target: &Target) -> CloudSeen {
         let instances = self.instances.iter().filter(|(_, found)| found.visible <= now);
         let instances = instances.map(|(id, found)| (id.clone(), self.instance_seen(found)));
+        let recommended = self.instances.iter().filter(|(_, found)| found.visible <= now && found.state.serves());
+        let recommended = recommended.filter_map(|(id, found)| Some((id.clone(), found.recommended?)));
         let reservations = self.reservations.iter().filter(|(_, held)| held.is_listed(now));
         let reservations = reservations.map(|(id, held)| (id.clone(), self.reservation_seen(now, held)));
         let groups = self.groups.iter().map(|(name, ours)| (name.clone(), GroupSeen { ours: *ours }));
@@ -40,7 +42,7 @@ impl CloudState {
             templates: Read::new(templates.collect(), now),
             spot_prices: Read::new(self.spot_prices(now, target), now),
             hosts: self.free_hosts(now, target),
-            recommended: BTreeMap::new(),
+            recommended: recommended.collect(),
         }
     }
 

@@ -151,6 +151,7 @@ impl CloudState {
             max_price: run.max_price,
             host: placed.host,
             notice: placed.notice,
+            recommended: None,
             reservation: placed.reservation,
             group: run.group.clone(),
             digest: run.tags.get(super::TEMPLATE).map(|digest| digest.as_str().into()),
