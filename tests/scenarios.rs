@@ -244,6 +244,7 @@ scripts! {
     roll_out_by_the_hour_keeps_its_approval
     roll_out_says_when_it_is_done
     roll_out_within_the_hourly_limit
+    room_that_a_return_makes_is_approved
     same_cut_loan_becomes_smaller
     same_cut_loan_goes_to_another_borrower
     same_cut_loan_is_called_back

@@ -208,15 +208,10 @@ impl<'t, 'a> Turn<'t, 'a> {
         // What else is out comes back by itself; where that is not enough, only a person makes room.
         let left = allowed.saturating_sub(self.users.kept().count());
         let by_person = nodes > left && nodes <= allowed && !is_wide;
-        Some(match self.users.kept().next().filter(|_| by_person) {
-            Some((_, node, remedy)) => {
-                WaitingOn::Person(format!("{node} is kept out of service and counts: {remedy}, or raise {name}"))
-            }
-            None => {
-                let by = self.users.words();
-                WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by }
-            }
-        })
+        let remedy = self.users.kept().next().filter(|_| by_person);
+        let remedy = remedy.map(|(.., remedy)| format!("{remedy}, or raise {name}"));
+        let by = self.users.words();
+        Some(WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by, remedy })
     }
 }
 

@@ -167,7 +167,7 @@ impl Canary {
         let nodes = unit.iter().filter(|slot| self.want.contains(&slot.id)).count();
         let budget = |used: usize| {
             let (name, allowed, by) = (CANARY.to_string(), narrow(self.first), self.coming.clone());
-            Some(WaitingOn::Budget { name, allowed, used: narrow(used), by })
+            Some(WaitingOn::Budget { name, allowed, used: narrow(used), by, remedy: None })
         };
         match &self.watch {
             _ if nodes == 0 => None,
