@@ -59,8 +59,10 @@ scripts! {
     budget_that_never_allows_is_named
     canary_and_windows
     canary_beside_a_shrink
+    canary_closed_by_somebody_is_not_watched
     canary_in_quarantine_holds
     canary_is_in_service
+    canary_let_in_late_is_watched_from_then
     canary_nobody_can_be
     canary_of_a_cut
     canary_of_lent_nodes

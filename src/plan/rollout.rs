@@ -20,7 +20,7 @@ use super::view::{Body, PoolView, SlotView, View};
 use super::wish::EXCHANGE;
 use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
-use crate::ids::SlotId;
+use crate::ids::{NodeName, SlotId};
 use crate::units::Duration;
 use canary::Canaries;
 pub use estimate::Hour;
@@ -46,6 +46,8 @@ pub struct Rollout {
     pub done_by: Option<Timestamp>,
     /// Gangs that are wider than the budget, with how many nodes they span.
     pub wide: Vec<(String, usize)>,
+    /// Canaries that are seen out of service, which is to be noted.
+    pub unwatched: BTreeSet<NodeName>,
 }
 
 /// The slots of a pool, by what a roll-out has to do with them.
@@ -84,6 +86,7 @@ pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 
         return out;
     }
     let mut turn = Turn::new(view, pool, slots, &begun);
+    out.unwatched = turn.canaries.unwatched();
     let moves = |slot: &SlotId| fresh.iter().flatten().any(|other| other.id == *slot);
     let kept = turn.users.kept().filter(|(slot, ..)| !moves(slot)).count();
     let used = turn.users.count().saturating_sub(kept);
