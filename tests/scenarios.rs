@@ -60,8 +60,10 @@ scripts! {
     budget_that_never_allows_is_named
     canary_and_windows
     canary_beside_a_shrink
+    canary_closed_by_somebody_is_not_watched
     canary_in_quarantine_holds
     canary_is_in_service
+    canary_let_in_late_is_watched_from_then
     canary_nobody_can_be
     canary_of_a_cut
     canary_of_lent_nodes
@@ -253,6 +255,7 @@ scripts! {
     roll_out_by_the_hour_keeps_its_approval
     roll_out_says_when_it_is_done
     roll_out_within_the_hourly_limit
+    room_that_a_return_makes_is_approved
     same_cut_loan_becomes_smaller
     same_cut_loan_goes_to_another_borrower
     same_cut_loan_is_called_back

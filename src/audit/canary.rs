@@ -201,16 +201,19 @@ fn served(case: &Case<'_>, pool: &PoolName, version: Version, canary: &Canary, b
         Version::Cut => own_cut(case, slot).is_some_and(|wanted| allocatable_is(&node.allocatable, wanted)),
     };
     let of_version = of_pool.filter(|(_, node, slot)| has(node, slot));
-    // A day in quarantine is no day in service.
-    let back = |name: &NodeName| head.returned.get(name).copied().unwrap_or(Timestamp::MIN);
+    // A day in quarantine is no day in service, and nobody knows yet since when one serves again that was closed by hand.
+    let back = |name: &NodeName| match head.unwatched.contains_key(name) {
+        true => case.now(),
+        false => head.returned.get(name).copied().unwrap_or(Timestamp::MIN),
+    };
     let since = |name: &NodeName, node: &NodeSeen, slot: &SlotId| since(case, node, slot, version).max(back(name));
     of_version.filter(|(name, node, slot)| long_enough(since(name, node, slot))).count()
 }
 
-/// Since when a node can have served as it is: it joined, and was last told to be cut.
+/// Since when a node can have served as it is: it joined, last came to answer, and was last told to be cut.
 fn since(case: &Case<'_>, node: &NodeSeen, slot: &SlotId, version: Version) -> Timestamp {
     let launched = node.instance.as_ref().and_then(|id| case.instance(id)).map(|seen| seen.launched);
     let orders = case.ledger_slot(slot).into_iter().flat_map(|slot| &slot.remedies);
     let orders = orders.filter(|one| version == Version::Cut && one.remedy == Remedy::Report).map(|one| one.at);
-    orders.chain(launched).fold(node.created, Timestamp::max)
+    orders.chain(launched).chain(node.ready_since).fold(node.created, Timestamp::max)
 }

@@ -148,6 +148,19 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
             let gone = case.seen().cluster.nodes.whole().is_some_and(|all| !all.contains_key(node));
             require(gone, || format!("{node} is there, and only a person returns it"))
         }
+        LedgerChange::Unwatched { node, at } => {
+            let out = case.node(node).is_some_and(|node| node.unschedulable || is_starting(node));
+            require(out && *at == case.now(), || format!("{node} is not seen out of service now"))
+        }
+        LedgerChange::Watched { node, at: Some(at) } => {
+            let serves = case.node(node).is_some_and(|node| !node.unschedulable && !is_starting(node));
+            let noted = case.input.ledger.head.unwatched.contains_key(node);
+            require(serves && noted && *at == case.now(), || format!("{node} is not seen in service again"))
+        }
+        LedgerChange::Watched { node, at: None } => {
+            let gone = case.seen().cluster.nodes.whole().is_some_and(|all| !all.contains_key(node));
+            require(gone, || format!("{node} is there, and is watched or not"))
+        }
         LedgerChange::Intend { .. }
         | LedgerChange::ReserveIntend { .. }
         | LedgerChange::PurchaseIntend { .. }

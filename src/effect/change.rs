@@ -184,6 +184,17 @@ pub enum LedgerChange {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Timestamp>,
     },
+    /// A canary is seen out of service by another hand than ours, at that time: it is not watched meanwhile.
+    Unwatched {
+        node: NodeName,
+        at: Timestamp,
+    },
+    /// It is seen in service again, at that time; or it is gone.
+    Watched {
+        node: NodeName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
+    },
     Recall {
         tide: TideName,
         recall: Recall,
@@ -259,6 +270,8 @@ impl LedgerChange {
                 | Self::PurchaseRefused { .. }
                 | Self::Lending { .. }
                 | Self::Silent { .. }
+                | Self::Unwatched { .. }
+                | Self::Watched { .. }
                 | Self::Lent { .. }
                 | Self::Closed { .. }
                 | Self::Forgotten { .. }

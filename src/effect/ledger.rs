@@ -48,9 +48,12 @@ pub struct Head {
     /// Nodes that a person wants empty, until they say otherwise.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drains: BTreeMap<NodeName, DrainOrder>,
-    /// Nodes that were kept out of service and may serve again, by a person's word: since when. The last of them.
+    /// Nodes that were kept out of service and may serve again, by a person's word or hand: since when. The last of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub returned: BTreeMap<NodeName, Timestamp>,
+    /// Canaries that were seen out of service by another hand than ours, and are not known to serve again: since when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unwatched: BTreeMap<NodeName, Timestamp>,
     /// Tides that were turned before their time, and when.
     pub recalled: BTreeMap<TideName, Recall>,
     /// Tides with a guard that have begun to lend: from here on a guard that closes turns them.
@@ -461,6 +464,13 @@ impl Ledger {
             }
             LedgerChange::Undrain { node, at } => {
                 self.head.drains.remove(node);
+                self.head.serves_again(node, *at);
+            }
+            LedgerChange::Unwatched { node, at } => {
+                self.head.unwatched.entry(node.clone()).or_insert(*at);
+            }
+            LedgerChange::Watched { node, at } => {
+                self.head.unwatched.remove(node);
                 self.head.serves_again(node, *at);
             }
             LedgerChange::Recall { tide, recall } => {

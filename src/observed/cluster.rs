@@ -71,6 +71,9 @@ pub struct NodeSeen {
     /// Since when it is not ready, by its own word or because it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unready_since: Option<Timestamp>,
+    /// Since when it is, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_since: Option<Timestamp>,
     pub allocatable: BTreeMap<ResourceName, i64>,
     /// `Ready` is among them only where the node is not.
     pub conditions: BTreeMap<String, ConditionSeen>,

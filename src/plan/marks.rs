@@ -10,7 +10,7 @@ use super::draft::{Course, Draft};
 use super::drain::{self, Pressure, Steps, resume, step_id};
 use super::types::*;
 use super::view::{Body, LISTED_WITHIN, SlotView, View};
-use crate::effect::marks::{ASKED, CORDON, Mark, SUSPENDED};
+use crate::effect::marks::{ASKED, CORDON, Mark, SUSPENDED, is_starting};
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Thing};
 use crate::fleet::target::Purpose;
 use crate::ids::{NodeName, PoolName, SlotId, StepId};
@@ -138,6 +138,28 @@ pub fn orders(view: &View<'_>, draft: &mut Draft) {
             let change = LedgerChange::Undrain { node: node.clone(), at: None };
             forget(draft, "undrain", node, change, format!("forget the drain of {node}, which is gone"));
         }
+    }
+    for (node, at) in &head.unwatched {
+        let seen = view.input.observed.cluster.nodes.seen().get(node);
+        let serves = seen.is_some_and(|seen| !seen.unschedulable && !is_starting(seen));
+        let at = match serves {
+            true => Some(view.now),
+            false if is_gone(view, node, *at) => None,
+            false => continue,
+        };
+        let wanted = match at {
+            Some(_) => format!("remember that {node} serves again"),
+            None => format!("forget {node}, which is gone"),
+        };
+        forget(draft, "watched", node, LedgerChange::Watched { node: node.clone(), at }, wanted);
+    }
+}
+
+/// Canaries that are seen out of service: the next look may see them in it, and would take all of the time for watched.
+pub fn unwatched(view: &View<'_>, nodes: &BTreeSet<NodeName>, draft: &mut Draft) {
+    for node in nodes.iter().filter(|_| view.input.only_node.is_none()) {
+        let change = LedgerChange::Unwatched { node: node.clone(), at: view.now };
+        forget(draft, "unwatched", node, change, format!("remember that {node} is out of service"));
     }
 }
 

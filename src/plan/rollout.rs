@@ -20,7 +20,7 @@ use super::view::{Body, PoolView, SlotView, View};
 use super::wish::{EXCHANGE, MOVE};
 use crate::effect::marks::is_starting;
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
-use crate::ids::SlotId;
+use crate::ids::{NodeName, SlotId};
 use crate::units::Duration;
 use canary::Canaries;
 pub use estimate::Hour;
@@ -46,6 +46,8 @@ pub struct Rollout {
     pub done_by: Option<Timestamp>,
     /// Gangs that are wider than the budget, with how many nodes they span.
     pub wide: Vec<(String, usize)>,
+    /// Canaries that are seen out of service, which is to be noted.
+    pub unwatched: BTreeSet<NodeName>,
 }
 
 /// The slots of a pool, by what a roll-out has to do with them.
@@ -86,6 +88,7 @@ pub fn rollout<'a>(view: &View<'a>, pool: &PoolView<'a>, slots: &Candidates<'_, 
         return out;
     }
     let mut turn = Turn::new(view, pool, slots, &begun);
+    out.unwatched = turn.canaries.unwatched();
     let moves = |slot: &SlotId| fresh.iter().flatten().any(|other| other.id == *slot);
     let kept = turn.users.kept().filter(|(slot, ..)| !moves(slot)).count();
     let used = turn.users.count().saturating_sub(kept);
@@ -212,15 +215,10 @@ impl<'t, 'a> Turn<'t, 'a> {
         // What else is out comes back by itself; where that is not enough, only a person makes room.
         let left = allowed.saturating_sub(self.users.kept().count());
         let by_person = nodes > left && nodes <= allowed && !is_wide;
-        Some(match self.users.kept().next().filter(|_| by_person) {
-            Some((_, node, remedy)) => {
-                WaitingOn::Person(format!("{node} is kept out of service and counts: {remedy}, or raise {name}"))
-            }
-            None => {
-                let by = self.users.words();
-                WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by }
-            }
-        })
+        let remedy = self.users.kept().next().filter(|_| by_person);
+        let remedy = remedy.map(|(.., remedy)| format!("{remedy}, or raise {name}"));
+        let by = self.users.words();
+        Some(WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by, remedy })
     }
 }
 

@@ -69,6 +69,7 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
         each(view, pool, &wishes, (&rollout, overfull), &mut shared, draft);
         let courses = draft.courses.split_off(before);
         super::marks::after_rename(view, pool.name, courses, draft);
+        super::marks::unwatched(view, &rollout.unwatched, draft);
     }
     for pool in view.pools.values() {
         shared.room.dear(view, pool).into_iter().for_each(|text| draft.note(thing(pool.name), text));

@@ -317,6 +317,9 @@ pub enum WaitingOn {
         /// Who uses it, where that can be said, with why.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         by: Vec<String>,
+        /// What a person can do, where nothing that goes on by itself makes room.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remedy: Option<String>,
     },
     /// An instant, why not before, and what to write where that should be otherwise.
     Until {
@@ -505,7 +508,7 @@ impl Disruption {
 impl WaitingOn {
     /// A budget that is used up, by whom nobody can say.
     pub fn budget(name: impl Into<String>, allowed: u32, used: u32) -> Self {
-        Self::Budget { name: name.into(), allowed, used, by: Vec::new() }
+        Self::Budget { name: name.into(), allowed, used, by: Vec::new(), remedy: None }
     }
 
     /// Something that only time brings.
@@ -519,9 +522,10 @@ impl WaitingOn {
     }
 
     /// Whether it comes without anybody's doing. What waits for somebody's word does not, and neither does what a limit
-    /// of none keeps back.
+    /// of none keeps back, or a budget that only a person makes room in.
     pub fn comes_by_itself(&self) -> bool {
-        self.passes_with_time() && !matches!(self, Self::Budget { allowed: 0, .. })
+        let by_person = matches!(self, Self::Budget { allowed: 0, .. } | Self::Budget { remedy: Some(_), .. });
+        self.passes_with_time() && !by_person
     }
 
     fn passes_with_time(&self) -> bool {

@@ -383,6 +383,7 @@ mod tests {
             unschedulable: false,
             ready: true,
             unready_since: None,
+            ready_since: None,
             moved_by: Default::default(),
             allocatable: [("nvidia.com/gpu".into(), 8)].into(),
             conditions: BTreeMap::new(),

@@ -212,6 +212,9 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),
         LedgerChange::Return { node, .. } => format!("forget the quarantine of {node}, which is gone"),
         LedgerChange::Undrain { node, .. } => format!("forget the drain of {node}, which is gone"),
+        LedgerChange::Unwatched { node, .. } => format!("note that {node} is out of service, and not watched"),
+        LedgerChange::Watched { node, at: Some(_) } => format!("note that {node} serves again"),
+        LedgerChange::Watched { node, at: None } => format!("forget {node}, which is gone"),
         LedgerChange::ReservationForgotten { reservation } => format!("forget reservation {reservation}"),
         LedgerChange::ReservationRenamed { from, to } => format!("rename reservation {from} to {to}"),
         LedgerChange::Lent { tide, lent: Some(lent) } if lent.gone.is_some() => {

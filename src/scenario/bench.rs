@@ -570,6 +570,7 @@ fn waits_for_ever(looked: &Looked) -> bool {
                 | WaitingOn::OtherOwner { .. }
                 | WaitingOn::Guard { .. }
                 | WaitingOn::Person(_)
+                | WaitingOn::Budget { remedy: Some(_), .. }
                 | WaitingOn::Gang { .. }
         )
     })

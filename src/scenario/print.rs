@@ -298,10 +298,14 @@ fn users(by: &[String]) -> String {
 /// What something waits on.
 pub fn waiting(waiting: &WaitingOn) -> String {
     match waiting {
-        WaitingOn::Budget { name, allowed, used, by } if used > allowed => {
-            format!("budget {name}: {used} already, and {allowed} may be{}", users(by))
+        WaitingOn::Budget { name, allowed, used, by, remedy } => {
+            let of = match used > allowed {
+                true => format!("{used} already, and {allowed} may be"),
+                false => format!("{used} of {allowed}"),
+            };
+            let remedy = remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
+            format!("budget {name}: {of}{}{remedy}", users(by))
         }
-        WaitingOn::Budget { name, allowed, used, by } => format!("budget {name}: {used} of {allowed}{}", users(by)),
         WaitingOn::Until { at, why, .. } => format!("until {at}: {why}"),
         WaitingOn::Canary { by, since, until, .. } => {
             let by: Vec<String> = by.iter().map(ToString::to_string).collect();

@@ -301,8 +301,10 @@ fn is_end(held: &[Held]) -> bool {
         | WaitingOn::HandsOff(_)
         | WaitingOn::OtherOwner { .. } => true,
         WaitingOn::Capacity { retry, .. } => retry.is_none(),
-        // A machine that the documents let nobody buy, and a breaker that a person has to look at.
-        WaitingOn::Budget { name, .. } => name.contains("nodes for pool/") || name.contains("health limit"),
+        // A machine that the documents let nobody buy, a breaker that a person has to look at, and nodes that one keeps out.
+        WaitingOn::Budget { name, remedy, .. } => {
+            remedy.is_some() || name.contains("nodes for pool/") || name.contains("health limit")
+        }
         _ => false,
     };
     let ends = held.iter().filter(|held| may_wait(held)).count();

@@ -256,6 +256,7 @@ pub fn node(instance: &InstanceId, (resource, amount): (&str, i64), now: Timesta
         unschedulable: false,
         ready: true,
         unready_since: None,
+        ready_since: None,
         moved_by: Default::default(),
         allocatable: BTreeMap::from([(resource.into(), amount)]),
         conditions: BTreeMap::new(),

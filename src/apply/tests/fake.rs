@@ -120,6 +120,7 @@ impl Fake {
             unschedulable: false,
             ready: true,
             unready_since: None,
+            ready_since: None,
             moved_by: Default::default(),
             allocatable: BTreeMap::new(),
             conditions: BTreeMap::new(),

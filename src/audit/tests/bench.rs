@@ -225,6 +225,7 @@ impl Bench {
             unschedulable: false,
             ready: true,
             unready_since: None,
+            ready_since: None,
             moved_by: Default::default(),
             allocatable: layout.allocatable,
             conditions: BTreeMap::new(),

@@ -298,6 +298,20 @@ fn the_canary_serves_first() {
     };
     returned(24).passes();
     returned(23).breaks(CANARY, "2 nodes of pool train");
+    let answers = |hours: i64| {
+        trying(1, &[1], 24).with(|bench| {
+            let at = bench.input.now - SignedDuration::from_hours(hours);
+            bench.node("train", 0, |node| node.ready_since = Some(at));
+        })
+    };
+    answers(24).passes();
+    answers(23).breaks(CANARY, "2 nodes of pool train");
+    // It was closed by hand, and is seen open for the first time.
+    let closed = |bench: &mut Bench| {
+        let at = bench.input.now - SignedDuration::from_hours(40);
+        bench.input.ledger.head.unwatched.insert(node("train", 0), at);
+    };
+    trying(1, &[1], 24).with(closed).breaks(CANARY, "2 nodes of pool train");
 }
 
 #[test]

@@ -173,3 +173,21 @@ fn only_a_person_returns_a_node_that_is_there() {
     back().breaks(LAW, "only a person returns it");
     record(LedgerChange::Return { node: "long-gone".into(), at: None }).passes();
 }
+
+#[test]
+fn a_node_is_watched_or_not_as_it_is_seen() {
+    let now = Bench::empty(NOON).input.now;
+    let out = |at| record(LedgerChange::Unwatched { node: node("train", 3), at });
+    let closed = |bench: &mut Bench| bench.node("train", 3, |node| node.unschedulable = true);
+    out(now).breaks(LAW, "not seen out of service");
+    out(now).with(closed).passes();
+    out(now - jiff::SignedDuration::from_hours(1)).with(closed).breaks(LAW, "not seen out of service now");
+    let back = |at| record(LedgerChange::Watched { node: node("train", 3), at });
+    let noted = |bench: &mut Bench| drop(bench.input.ledger.head.unwatched.insert(node("train", 3), now));
+    back(Some(now)).breaks(LAW, "not seen in service again");
+    back(Some(now)).with(noted).passes();
+    back(Some(now)).with(noted).with(closed).breaks(LAW, "not seen in service again");
+    back(Some(now - jiff::SignedDuration::from_hours(1))).with(noted).breaks(LAW, "not seen in service again");
+    back(None).with(noted).breaks(LAW, "is there");
+    record(LedgerChange::Watched { node: "long-gone".into(), at: None }).passes();
+}

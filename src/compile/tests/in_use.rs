@@ -27,6 +27,7 @@ fn node(labels: &[(&str, &str)]) -> NodeSeen {
         unschedulable: false,
         ready: true,
         unready_since: None,
+        ready_since: None,
         moved_by: Default::default(),
         allocatable: Default::default(),
         conditions: Default::default(),

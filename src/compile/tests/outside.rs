@@ -54,6 +54,7 @@ fn devices_of_claims_are_beside_the_queues_unless_kueue_counts_them() {
         unschedulable: false,
         ready: true,
         unready_since: None,
+        ready_since: None,
         moved_by: Default::default(),
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),

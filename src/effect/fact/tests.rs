@@ -72,6 +72,7 @@ fn node() -> NodeSeen {
         unschedulable: false,
         ready: true,
         unready_since: None,
+        ready_since: None,
         moved_by: Default::default(),
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),

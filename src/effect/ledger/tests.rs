@@ -296,6 +296,15 @@ fn words_of_people_are_kept_and_taken_back() {
     for second in 0..300 {
         ledger.change(&LedgerChange::Return { node: format!("n-{second}").as_str().into(), at: Some(at(second)) });
     }
+    let shut = |at| LedgerChange::Unwatched { node: "n".into(), at };
+    ledger.change(&shut(at(400)));
+    ledger.change(&shut(at(401)));
+    assert_eq!(ledger.head.unwatched["n"], at(400), "the first time that it was seen so counts");
+    assert_eq!(ledger.head, serde_json::from_value(serde_json::to_value(&ledger.head).unwrap()).unwrap());
+    ledger.change(&LedgerChange::Watched { node: "n".into(), at: Some(at(402)) });
+    assert_eq!((ledger.head.unwatched.len(), ledger.head.returned["n"]), (0, at(402)));
+    ledger.change(&LedgerChange::Watched { node: "n".into(), at: None });
+    ledger.change(&LedgerChange::Return { node: "n-44".into(), at: Some(at(44)) });
     let first = ledger.head.returned.values().min();
     assert_eq!((ledger.head.returned.len(), first), (256, Some(&at(44))), "the newest are remembered");
     let lending = |since| LedgerChange::Lending { tide: "nightly".into(), since };

@@ -165,6 +165,7 @@ fn nodes_of_others_that_lose_their_file_are_named() {
         unschedulable: false,
         ready: true,
         unready_since: None,
+        ready_since: None,
         moved_by: Default::default(),
         allocatable: BTreeMap::new(),
         conditions: BTreeMap::new(),

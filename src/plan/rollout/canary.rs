@@ -3,7 +3,9 @@
 //!
 //! Until then no more than that are on the new version, or on their way to it by choice. A node that came to it for
 //! another reason (it died, it was missing) was tried as well, and may be the one that is watched. Time out of service is
-//! not watched: it counts from when a person let the node in again.
+//! not watched: it counts from when the node last came to answer, and from when a person let it in again. Of a node that
+//! another hand closed, or that is long in coming in, only a look tells: it is noted once when it is first seen so, and
+//! once when it is seen in service again.
 //!
 //! One that was tried and is kept out of service holds all others, whoever else serves on its version: whoever tried the
 //! next instead would carry a version that makes nodes sick through the whole pool. It ends when a person returns it, when
@@ -13,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::users::{MOVES, is_out, leaves};
 use super::{CANARY, Candidates, Unit, is_begun, is_moving, narrow};
@@ -25,6 +27,9 @@ use crate::plan::serving::kept_by;
 use crate::plan::types::WaitingOn;
 use crate::plan::view::{Body, PoolView, SlotView, View};
 use crate::plan::wish::{cut_wish, is_outdated};
+
+/// A node that is not let in for so long is not on its way in any more, as far as its watch goes.
+const LATE: SignedDuration = SignedDuration::from_hours(1);
 
 /// Of each version that nodes want to move to; none where the pool asks for no canary.
 pub(super) struct Canaries(Vec<Canary>);
@@ -49,6 +54,8 @@ struct Canary {
     left: usize,
     /// Those that are on their way.
     coming: Vec<String>,
+    /// Those that are seen out of service, where that is not noted yet and nobody said it.
+    unwatched: Vec<NodeName>,
     watch: Watch,
 }
 
@@ -95,7 +102,7 @@ impl Canaries {
             let want: BTreeSet<SlotId> = want.map(|slot| slot.id.clone()).collect();
             let tried =
                 || pool.slots.iter().filter_map(|slot| Some((slot, tried(view, pool, slot, slots, &going, version)?)));
-            (!want.is_empty()).then(|| Canary::new(view, spec, want, tried()))
+            (!want.is_empty()).then(|| Canary::new(view, spec, version, want, tried()))
         };
         Self([Version::Template, Version::Cut].into_iter().filter_map(canary).collect())
     }
@@ -112,6 +119,12 @@ impl Canaries {
             canary.left = canary.left.saturating_sub(goes.len());
             canary.coming.extend(goes.into_iter().map(|id| format!("{id} ({MOVES})")));
         }
+    }
+
+    /// Nodes that are seen out of service from here on: what a look tells is forgotten if nobody notes it.
+    pub(super) fn unwatched(&self) -> BTreeSet<NodeName> {
+        let watched = self.0.iter().filter(|canary| !matches!(canary.watch, Watch::Over));
+        watched.flat_map(|canary| &canary.unwatched).cloned().collect()
     }
 
     pub(super) fn ahead(&self) -> Ahead {
@@ -131,12 +144,15 @@ impl Canary {
     fn new<'s, 'a: 's>(
         view: &View<'_>,
         spec: &updates::Canary,
+        version: Version,
         want: BTreeSet<SlotId>,
         all: impl Iterator<Item = (&'s SlotView<'a>, Tried)>,
     ) -> Self {
         let first = usize::try_from(spec.nodes).unwrap_or(usize::MAX);
         let (mut serve, mut coming, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        let mut unwatched = Vec::new();
         for (slot, tried) in all {
+            unwatched.extend(seen_out(view, slot, version).cloned());
             match tried {
                 Tried::Serves(since) => serve.push((since, slot.id.clone())),
                 Tried::Comes(why) => coming.push(format!("{} ({why})", slot.id)),
@@ -160,14 +176,14 @@ impl Canary {
             }
             None => Watch::Comes,
         };
-        Self { want, first, tried, left: first.saturating_sub(tried), coming, watch }
+        Self { want, first, tried, left: first.saturating_sub(tried), coming, unwatched, watch }
     }
 
     fn stops(&self, pool: &PoolView<'_>, unit: &Unit<'_, '_>, alone: bool) -> Option<WaitingOn> {
         let nodes = unit.iter().filter(|slot| self.want.contains(&slot.id)).count();
         let budget = |used: usize| {
             let (name, allowed, by) = (CANARY.to_string(), narrow(self.first), self.coming.clone());
-            Some(WaitingOn::Budget { name, allowed, used: narrow(used), by })
+            Some(WaitingOn::Budget { name, allowed, used: narrow(used), by, remedy: None })
         };
         match &self.watch {
             _ if nodes == 0 => None,
@@ -276,13 +292,28 @@ fn tried(
     match &slot.mark {
         _ if is_starting(node) => Some(Tried::Comes(is_out(slot).into())),
         Some(mark) => Some(Tried::Comes(format!("it is closed: {}", mark.why))),
-        // Nobody knows since when.
+        // Nobody knows since when, but for whoever saw it first.
         None if node.unschedulable => {
             let who = format!("somebody closed {name}: kubectl uncordon {name}");
-            Some(Tried::Out(who, since(view, slot, version)))
+            let seen = view.input.ledger.head.unwatched.get(name).copied();
+            Some(Tried::Out(who, seen.unwrap_or_else(|| since(view, slot, version))))
         }
+        // It is seen to serve again, and that is not noted yet.
+        None if view.input.ledger.head.unwatched.contains_key(name) => Some(Tried::Serves(view.now)),
         None => Some(Tried::Serves(since(view, slot, version))),
     }
+}
+
+/// The node of a slot that was tried, where it is seen out of service by another hand than ours, or is not let in for long,
+/// and nothing says so yet.
+fn seen_out<'a>(view: &View<'_>, slot: &SlotView<'a>, version: Version) -> Option<&'a NodeName> {
+    let (name, node) = slot.node.filter(|_| slot.body == Body::Serving)?;
+    let is_out = match is_starting(node) {
+        true => view.now.duration_since(since(view, slot, version)) >= LATE,
+        false => node.unschedulable && slot.mark.is_none(),
+    };
+    let is_said = kept_by(view, name).is_some() || view.input.ledger.head.unwatched.contains_key(name);
+    (is_out && !is_said).then_some(name)
 }
 
 /// Since when somebody keeps a node out of service: the first that did.
@@ -292,13 +323,14 @@ fn kept_since(view: &View<'_>, node: &NodeName) -> Option<Timestamp> {
     quarantine.map(|kept| kept.at).into_iter().chain(drain.map(|kept| kept.at)).min()
 }
 
-/// Since when a node serves on its version: it came, or something was done about it, or it was cut, or a person let it in
-/// again. That a tide cut it changes nothing of what it was launched from.
+/// Since when a node serves on its version: it came, or it came to answer, or something was done about it, or it was cut,
+/// or it was let in again. That a tide cut it changes nothing of what it was launched from.
 fn since(view: &View<'_>, slot: &SlotView<'_>, version: Version) -> Timestamp {
     let launched = slot.instance.map(|(_, seen)| seen.launched);
     let created = slot.node.map(|(_, node)| node.created);
+    let ready = slot.node.and_then(|(_, node)| node.ready_since);
     let remedies = slot.record.into_iter().flat_map(|record| &record.remedies);
     let remedies = remedies.filter(|one| version == Version::Cut || !is_order(one)).map(|one| one.at);
     let returned = slot.node.and_then(|(name, _)| view.input.ledger.head.returned.get(name)).copied();
-    launched.into_iter().chain(created).chain(remedies).chain(returned).max().unwrap_or(view.now)
+    launched.into_iter().chain(created).chain(ready).chain(remedies).chain(returned).max().unwrap_or(view.now)
 }

@@ -167,7 +167,7 @@ pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSe
     let conditions = status.conditions.unwrap_or_default();
     let says = conditions.iter().find(|one| one.kind.as_str() == READY);
     let ready = says.is_some_and(Condition::is_true);
-    let unready_since = says.filter(|_| !ready).and_then(|one| one.last_transition_time);
+    let since = says.and_then(|one| one.last_transition_time);
     let conditions = conditions.iter().filter(|one| !ready || one.kind.as_str() != READY);
     let resources = status.allocatable.into_iter().flat_map(|resources| resources.0);
     let name = metadata.name.as_str().into();
@@ -179,7 +179,8 @@ pub fn seen(node: Node<'_>, asked: Option<&BTreeSet<&str>>) -> (NodeName, NodeSe
         taints: spec.taints.iter().flatten().filter_map(taint).collect(),
         unschedulable: spec.unschedulable,
         ready,
-        unready_since,
+        unready_since: since.filter(|_| !ready),
+        ready_since: since.filter(|_| ready),
         allocatable: amounts(resources),
         conditions: conditions.map(|one| (one.kind.as_str().to_owned(), condition(one))).collect(),
         created: metadata.creation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH),
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_ready_tells_since_when() {
+    fn a_node_tells_since_when_it_is_ready_or_not() {
         let of = |status: &str| {
             let ready =
                 format!(r#"{{"type": "Ready", "status": "{status}", "lastTransitionTime": "2026-09-03T10:00:00Z"}}"#);
@@ -278,6 +279,8 @@ mod tests {
         assert_eq!(of("Unknown").silent_since(), Some(since));
         assert_eq!(of("False").silent_since(), Some(since));
         assert_eq!(of("True").silent_since(), None);
+        let changed = |status: &str| (of(status).ready_since, of(status).unready_since);
+        assert_eq!((changed("True"), changed("False")), ((Some(since), None), (None, Some(since))));
         let says = |status: &str| of(status).conditions.get(READY).map(|seen| (seen.status, seen.since));
         assert_eq!(says("Unknown"), Some((ConditionStatus::Unknown, since)), "a health policy may name it");
         assert_eq!(says("False"), Some((ConditionStatus::False, since)));

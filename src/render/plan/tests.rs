@@ -493,6 +493,14 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
             allowed: 2,
             used: 2,
             by: vec!["train/0 (it moves)".into(), "train/3 (it is sick: Xid 79)".into()],
+            remedy: None,
+        },
+        WaitingOn::Budget {
+            name: "maxUnavailable of pool/train".into(),
+            allowed: 1,
+            used: 1,
+            by: vec!["train/0 (it is in quarantine)".into()],
+            remedy: Some("tidewright return n-0, or raise maxUnavailable of pool/train".into()),
         },
         WaitingOn::budget("maxUnavailable of pool/train", 2, 7),
         WaitingOn::budget("canary", 1, 0),
@@ -531,6 +539,8 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     ];
     let plan = sample::plan(&input);
     let shown = shown(&input, &plan);
+    let by_person = &waits[1];
+    assert!(by_person.is_part_of_it() && !by_person.comes_by_itself(), "it is approved, and a person makes room");
     let told = waits.iter().map(|waits| {
         let wait = shown.words().waiting(waits);
         let remedy = wait.remedy.map_or(String::new(), |remedy| format!("\n  {remedy}"));
@@ -539,6 +549,8 @@ fn whatever_is_waited_on_is_told_with_what_to_do() {
     });
     assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
     maxUnavailable of pool/train: 2 of 2 in use: train/0 (it moves) and train/3 (it is sick: Xid 79)
+    maxUnavailable of pool/train: 1 of 1 in use: train/0 (it is in quarantine)
+      tidewright return n-0, or raise maxUnavailable of pool/train
     maxUnavailable of pool/train: 7 already, and 2 may be
     the canary goes first: 0 of 1 node
     until Sun 10:00: the window is closed

@@ -113,7 +113,7 @@ impl Words<'_> {
         let on = |on: String| Wait { on, ..Wait::default() };
         let with = |on: String, remedy: String| Wait { on, remedy: Some(remedy), patch: None };
         match waiting {
-            WaitingOn::Budget { name, allowed, used, by } if name == "canary" => on(match used < allowed {
+            WaitingOn::Budget { name, allowed, used, by, .. } if name == "canary" => on(match used < allowed {
                 true => format!("the canary goes first: {} of {}{}", used, count(*allowed, "node"), users(by)),
                 false => format!("the canary, {}, has to stand first{}", count(*allowed, "node"), users(by)),
             }),
@@ -122,9 +122,10 @@ impl Words<'_> {
                 format!("{} is 0", clean(name)),
                 format!("raise {}", clean(name).replacen("limits.", "spec.limits.", 1)),
             ),
-            WaitingOn::Budget { name, allowed, used, by } => {
+            WaitingOn::Budget { name, allowed, used, by, remedy } => {
                 let limit = name.strip_prefix("limits.");
-                let remedy = limit.map(|limit| format!("raise spec.limits.{} in the Fleet document", clean(limit)));
+                let limit = limit.map(|limit| format!("raise spec.limits.{} in the Fleet document", clean(limit)));
+                let remedy = remedy.as_deref().map(clean).or(limit);
                 // What is out for another reason counts, and may be more than a budget gives.
                 let on = match used > allowed {
                     true => format!("{}: {used} already, and {allowed} may be{}", clean(name), users(by)),

@@ -86,6 +86,8 @@ pub struct Node {
     pub unschedulable: bool,
     pub ready: bool,
     pub not_ready_since: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_since: Option<Timestamp>,
     pub conditions: BTreeMap<String, ConditionSeen>,
     /// Conditions that go away with a boot.
     pub healed_by_reboot: BTreeSet<String>,
@@ -129,6 +131,7 @@ impl Node {
             unschedulable: false,
             ready: false,
             not_ready_since: Some(now),
+            ready_since: None,
             conditions: BTreeMap::new(),
             healed_by_reboot: BTreeSet::new(),
             created: now,
@@ -227,9 +230,11 @@ impl ClusterState {
     }
 
     pub(super) fn node_ready(&mut self, at: &NodeRef) {
+        let now = self.now;
         let Some(node) = self.same_node(at).filter(|node| !node.dead) else { return };
         node.ready = true;
         node.not_ready_since = None;
+        node.ready_since.get_or_insert(now);
         node.conditions.remove(READY);
         if let Acceptance::After(secs) = self.knobs.acceptance {
             self.soon(SignedDuration::from_secs(secs.into()), Happening::NodeAccepted(at.clone()));
@@ -304,7 +309,7 @@ impl ClusterState {
         let now = self.now;
         let Some(node) = self.same_node(at).filter(|node| node.ready) else { return };
         node.ready = false;
-        node.not_ready_since = Some(now);
+        (node.not_ready_since, node.ready_since) = (Some(now), None);
         let here: Vec<_> = self.pods.on(&at.name).map(|(name, _)| name.clone()).collect();
         for name in here {
             if let Some(pod) = self.pods.get_mut(&name) {

@@ -175,6 +175,7 @@ fn node_seen(node: &Node) -> NodeSeen {
         unschedulable: node.unschedulable,
         ready: node.ready,
         unready_since: node.not_ready_since,
+        ready_since: node.ready_since,
         moved_by: node.moved_by.clone(),
         allocatable: node.allocatable(),
         conditions: conditions(node),
