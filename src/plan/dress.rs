@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::draft::Draft;
 use super::drain::{Steps, step_id};
 use super::layout;
-use super::serving::uncordon;
+use super::serving::{kept_by, uncordon};
 use super::slots::{push, standing};
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
@@ -74,7 +74,10 @@ pub fn release(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: 
     made.with(Effects::one(Verb::Release, thing(pool.name), Amount::count(1)));
     let change = LedgerChange::Unclaimed { slot: slot.id.clone() };
     made.push(step_id("unclaim", &slot.id, generation), Action::Record(change), vec![], (1, 2));
-    uncordon(made, node, slot);
+    // Whoever keeps it out of service does so whosever it is.
+    if kept_by(view, node).is_none() {
+        uncordon(made, node, slot);
+    }
 }
 
 /// Labels and taints as the pool wants them.
