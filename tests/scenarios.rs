@@ -120,6 +120,7 @@ scripts! {
     flavor_swap_is_staged
     foreign_work_is_waited_for
     forgotten_machine_is_missing
+    forgotten_pool_keeps_closed_nodes_closed
     freeze_holds_the_guards_recall
     freeze_holds_the_tide
     freeze_of_a_pool_holds_the_guards_recall
@@ -168,8 +169,11 @@ scripts! {
     loan_of_a_night_ends_before_morning
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
+    lost_ledger_after_a_rename
+    lost_ledger_asks_about_closed_nodes
     lost_ledger_is_found_again_by_its_tags
     lost_ledger_is_told_until_somebody_knows
+    lost_ledger_keeps_the_canary_closed
     lost_ledger_of_a_fleet_with_another_name
     low_tide_is_ended_by_an_edit
     lowered_quota_evicts_nobody
@@ -217,6 +221,7 @@ scripts! {
     recall_brings_quota_and_nodes
     recall_turns_the_tide
     refused_eviction_is_quoted
+    released_node_stays_in_quarantine
     removal_that_waits_takes_no_budget
     removals_before_a_lost_ledger_count
     removals_on_the_way_count
