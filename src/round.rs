@@ -251,6 +251,15 @@ pub fn forgotten(input: &PlanInput) -> Option<(String, LedgerChange)> {
     Some((what, LedgerChange::KnownAnew { fleet: input.fleet.clone(), began: anew::beginning(input, at) }))
 }
 
+/// The nodes that were kept out of service by a memory that is lost, with the record that they may serve again.
+pub fn let_in(input: &PlanInput) -> Vec<(String, LedgerChange)> {
+    let let_in = |(name, was): (&NodeName, &str)| {
+        let change = LedgerChange::Return { node: name.clone(), at: Some(input.now) };
+        (format!("{name}, which was {was}: it may serve again"), change)
+    };
+    anew::unanswered(input).into_iter().map(let_in).collect()
+}
+
 /// What the ledger knows of and the cloud or the cluster does not list, with the record that it is gone.
 pub fn missing(input: &PlanInput) -> Result<Vec<(String, LedgerChange)>, String> {
     let (cloud, cluster) = (&input.observed.cloud, &input.observed.cluster);

@@ -123,6 +123,7 @@ scripts! {
     flavor_swap_is_staged
     foreign_work_is_waited_for
     forgotten_machine_is_missing
+    forgotten_pool_keeps_closed_nodes_closed
     freeze_holds_the_guards_recall
     freeze_holds_the_tide
     freeze_of_a_pool_holds_the_guards_recall
@@ -174,9 +175,12 @@ scripts! {
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
     lost_ledger_after_a_rename
+    lost_ledger_after_a_rename_of_existing_nodes
+    lost_ledger_asks_about_closed_nodes
     lost_ledger_before_a_rename_is_recorded
     lost_ledger_is_found_again_by_its_tags
     lost_ledger_is_told_until_somebody_knows
+    lost_ledger_keeps_the_canary_closed
     lost_ledger_of_a_fleet_with_another_name
     lost_ledger_of_a_pool_that_shrank
     low_tide_is_ended_by_an_edit
@@ -228,6 +232,7 @@ scripts! {
     recommended_move_is_drained
     recommended_move_waits_for_idle
     refused_eviction_is_quoted
+    released_node_stays_in_quarantine
     removal_that_waits_takes_no_budget
     removals_before_a_lost_ledger_count
     removals_on_the_way_count

@@ -19,6 +19,7 @@ mod drain;
 mod evict;
 mod exchange;
 mod fabric;
+mod kept;
 mod layouts;
 mod memory;
 mod money;
@@ -122,6 +123,7 @@ const LAWS: &[Law] = &[
     objects::only_retired_is_deleted,
     stops::frozen,
     stops::hands_off,
+    kept::stays_closed,
     absence::read_whole,
     absence::not_shrunk,
     absence::forgotten_stays,

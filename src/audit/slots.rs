@@ -308,7 +308,14 @@ fn somebody_elses(case: &Case<'_>, slot: &SlotId, node: &NodeSeen) -> Option<Str
     let is_left = match wanted {
         _ if worn == slot.pool => true,
         Some(wanted) => !claims || held >= usize::try_from(wanted).unwrap_or(usize::MAX),
+        // It was that one, and nobody is any more.
+        None if was_called(case, slot, &worn) => remembered.is_none_or(|pool| !pool.is_something()),
         None => remembered.is_some_and(|pool| !pool.is_something()),
     };
     (!is_left).then(|| format!("labelled as a node of {worn}"))
+}
+
+fn was_called(case: &Case<'_>, slot: &SlotId, name: &PoolName) -> bool {
+    let target = case.input.target.pools.get(&slot.pool);
+    target.and_then(|pool| pool.renamed_from.as_ref()) == Some(name)
 }

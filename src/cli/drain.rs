@@ -10,11 +10,13 @@ use jiff::Timestamp;
 
 use super::apply::{self, Approval, IDLE_ROUNDS, POLL, Word};
 use super::freeze::{is_node, node};
+use super::quarantine::was_kept;
 use super::session::{Access, Session, block_on, judged, who};
 use super::{BLOCKED, CHANGES, Common, DONE, ERROR, Output, fail, print, stop, talk};
 use crate::apply::StopSignal;
 use crate::effect::{Action, ClusterAction, DrainOrder, LedgerChange};
 use crate::ids::NodeName;
+use crate::plan::anew::unanswered;
 use crate::plan::survey::{slot_of, survey};
 use crate::plan::{Plan, PlanInput, Reason, WaitingOn};
 use crate::render::plan::{self, Shown, command, dir_flag};
@@ -104,6 +106,15 @@ fn drain(arguments: &Arguments, common: &Common) -> Result<u8, u8> {
     let name = NodeName::from(arguments.node.as_str());
     let options = Options { only_node: Some(name.clone()), ..Options::default() };
     let mut input = session.input(&options)?;
+    // Closed by a ledger that is lost, and in no slot since: there is only the word to give again.
+    let is_closed = unanswered(&input).iter().any(|(node, _)| **node == name);
+    if is_closed && slot_of(&input, &name).is_none() && !arguments.dry_run {
+        let order = order(arguments, None, session.now());
+        session.remember(&LedgerChange::Drain { node: name.clone(), order })?;
+        print(&format!("{name} stays closed."));
+        talk(&format!("to open it: tidewright undrain {name}{}", dir_flag(&session.directory)));
+        return Ok(DONE);
+    }
     let order = order(arguments, input.ledger.head.drains.get(&name), session.now());
     let change = LedgerChange::Drain { node: name.clone(), order };
     input.ledger.change(&change);
@@ -241,7 +252,7 @@ fn open_again(arguments: &UndrainArguments) -> Result<u8, u8> {
     let session = Session::open(&arguments.directory, Access::Change)?;
     let name = NodeName::from(arguments.node.as_str());
     let known = session.head()?.drains;
-    if !known.contains_key(&name) {
+    if !known.contains_key(&name) && !was_kept(&session, &name)? {
         let names: Vec<&str> = known.keys().map(|name| name.as_str()).collect();
         let there = if names.is_empty() { "no node is".into() } else { format!("these are: {}", names.join(", ")) };
         return Err(fail(&format!("{name} is not drained; {there}")));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::session::{Access, Session};
 use super::{CHANGES, Common, DONE, Output, fail, print, talk};
-use crate::round::{Options, forgotten, missing};
+use crate::round::{Options, forgotten, let_in, missing};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -17,7 +17,8 @@ Examples:
   tidewright lost --yes                        it is really gone: the next plan replaces it
 
 Only what is missing from a whole list, and has no node that is ready, can be lost. Where the ledger itself was lost and
-another one begun, this says that you know, and have given again the freezes and other orders that should hold.")]
+another one begun, this says that you know, and have given again the freezes and other orders that should hold. Nodes
+that it kept out of service, and of which nobody said anything since, may serve again.")]
 pub struct Arguments {
     /// The fleet's directory
     #[arg(value_name = "DIR", default_value = ".")]
@@ -47,7 +48,8 @@ fn go(arguments: &Arguments) -> Result<u8, u8> {
         print("Nothing is missing.");
         return Ok(DONE);
     }
-    let all = || ledger.iter().chain(&lost);
+    let open = let_in(&input);
+    let all = || ledger.iter().chain(&open).chain(&lost);
     let lines: Vec<&str> = all().map(|(what, _)| what.as_str()).collect();
     print(&lines.join("\n"));
     if !arguments.yes {

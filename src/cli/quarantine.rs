@@ -7,7 +7,9 @@ use super::session::{Access, Session, who};
 use super::{Common, DONE, Output, fail, print, talk};
 use crate::effect::{LedgerChange, Quarantine};
 use crate::ids::NodeName;
+use crate::plan::anew::unanswered;
 use crate::render::plan::command;
+use crate::round::Options;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -15,7 +17,7 @@ Examples:
   tidewright quarantine ip-10-0-0-7 --reason 'ECC errors'
   tidewright apply                             drains it, and keeps it empty
 
-It stays out of service until `tidewright return` brings it back.")]
+It stays out of service until `tidewright return` brings it back, also when its pool lets it go.")]
 pub struct Arguments {
     /// The node
     #[arg(value_name = "NODE")]
@@ -61,6 +63,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> u8 {
     Session::open(&arguments.directory, Access::Note).and_then(|session| put(&session)).unwrap_or_else(|code| code)
 }
 
+/// Whether a ledger that is lost kept a node out of service, and nobody has said anything of it since.
+pub fn was_kept(session: &Session, name: &NodeName) -> Result<bool, u8> {
+    let input = session.input(&Options::default())?;
+    Ok(unanswered(&input).iter().any(|(node, _)| *node == name))
+}
+
 pub fn bring_back(arguments: &ReturnArguments, common: &Common) -> u8 {
     if let Err(code) = common.one_of("return", &[Output::Human]) {
         return code;
@@ -68,7 +76,7 @@ pub fn bring_back(arguments: &ReturnArguments, common: &Common) -> u8 {
     let back = |session: &Session| {
         let name = NodeName::from(arguments.node.as_str());
         let known = session.head()?.quarantined;
-        if !known.contains_key(&name) {
+        if !known.contains_key(&name) && !was_kept(session, &name)? {
             let names: Vec<&str> = known.keys().map(|name| name.as_str()).collect();
             let there = if names.is_empty() { "no node is".into() } else { format!("these are: {}", names.join(", ")) };
             let gone = if is_node(session, &name) { "" } else { ", and the cluster has no node of that name" };

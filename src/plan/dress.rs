@@ -75,6 +75,7 @@ pub fn release(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: 
     made.with(Effects::one(Verb::Release, thing(pool.name), Amount::count(1)));
     let change = LedgerChange::Unclaimed { slot: slot.id.clone() };
     made.push(step_id("unclaim", &slot.id, generation), Action::Record(change), vec![], (1, 2));
+    // Whoever keeps it out of service does so whosever it is.
     if !is_kept(view, node) {
         uncordon(made, node, slot);
     }

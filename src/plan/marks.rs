@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::anew::Unanswered;
 use super::chosen::trades::finished_by;
 use super::draft::{Course, Draft};
 use super::drain::{self, Pressure, Steps, resume, step_id};
@@ -91,6 +92,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let ends = |node: &NodeSeen| {
         node.instance.as_ref().and_then(|id| instances.get(id)).is_some_and(|instance| !instance.state.serves())
     };
+    // What a person said of a node holds whosever it is: also when its pool is forgotten, or lets it go.
     let left_over = |name: &NodeName, node: &NodeSeen| {
         node.annotation(CORDON).is_some_and(ours) && !served.contains(name) && !ends(node) && !is_kept(view, name)
     };
@@ -99,11 +101,16 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             .labels
             .get(crate::effect::marks::POOL)
             .map_or(Thing::Fleet, |pool| Thing::Pool(PoolName::from(pool.as_str())));
+        let wanted = format!("put {name} back into service");
+        if let Some(unanswered) = Unanswered::of(view.input, name, node) {
+            let waiting_on = WaitingOn::Person(unanswered.words(name));
+            draft.held.push(super::steps::held(&on, wanted, reason.clone(), waiting_on));
+            continue;
+        }
         let mut made = Steps::new(purpose(&on));
         let action = Action::Cluster(ClusterAction::Uncordon { node: name.clone() });
         // A read that is late shows a mark that was taken off: whoever let the node go has nothing more to do with it.
         made.push(step_id("uncordon", name, 0), action, vec![Fact::Cordoned(name.clone())], (1, 2));
-        let wanted = format!("put {name} back into service");
         let nodes = vec![name.clone()];
         draft.courses.push(Course {
             on,

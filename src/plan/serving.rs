@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::anew::Unanswered;
 use super::draft::{Course, Draft};
 use super::drain::{Allowance, Drain, Purpose, Steps, drain, drained_at_most, step_id};
 use super::dress::{admitted, dress, release, shown};
@@ -47,6 +48,9 @@ pub fn serving(
         let what = layout::misfit_words(pool, node, *found);
         let why = format!("{what}: take the labels of pool/{} off it, or write what it is", pool.name);
         return hold(draft, &on, sentence, wish.reason().clone(), WaitingOn::Person(why));
+    }
+    if let Wish::Unanswered { why } = wish {
+        return hold(draft, &on, sentence, wish.reason().clone(), WaitingOn::Person(why.clone()));
     }
     if let Wish::Watch { reason, until } = wish {
         return hold(
@@ -221,7 +225,10 @@ pub fn kept_by(view: &View<'_>, node: &NodeName) -> Option<String> {
         (None, Some(kept)) => {
             Some(format!("{node} is kept empty ({}: {}): tidewright undrain {node}", kept.by, kept.reason))
         }
-        (None, None) => None,
+        (None, None) => {
+            let seen = view.input.observed.cluster.nodes.seen().get(node)?;
+            Some(Unanswered::of(view.input, node, seen)?.words(node))
+        }
     }
 }
 
@@ -267,6 +274,7 @@ fn tail(
         | Wish::Quarantine { .. }
         | Wish::Drain { .. }
         | Wish::Watch { .. }
+        | Wish::Unanswered { .. }
         | Wish::Misfit { .. } => {}
         // The rest comes when its partner is as far: `chosen::trades`.
         Wish::Exchange { .. } => {

@@ -2,12 +2,14 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::anew::Unanswered;
 use super::chosen::Leaving;
 use super::drain::Pressure;
 use super::dress::{self, clothes, is_dressed};
 use super::ends;
 use super::health::{self, Sickness};
 use super::layout::{self, CutState};
+use super::serving::kept_by;
 use super::silent;
 use super::slots::treated;
 use super::types::{Consent, Reason};
@@ -73,6 +75,10 @@ pub enum Wish {
     Misfit {
         found: u32,
     },
+    /// It was taken out of service before the ledger was lost: a person says what becomes of it. In their words.
+    Unanswered {
+        why: String,
+    },
     /// Our mark, which nothing wants any more.
     Free,
 }
@@ -90,7 +96,9 @@ pub const EXCHANGE: &str = "exchange";
 /// The word in the mark of a node that is left because the cloud recommends it.
 pub const MOVE: &str = "move";
 /// The word in the mark of a node that a person wants empty.
-const DRAIN: &str = "drain";
+pub const DRAIN: &str = "drain";
+/// The word in the mark of a node that is kept out of service.
+pub const QUARANTINE: &str = "quarantine";
 /// A node that starts and does not come up for so long is replaced.
 const STARTS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 
@@ -126,6 +134,14 @@ pub fn wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option
     if let Some(order) = view.input.ledger.head.drains.get(name) {
         let reason = Reason::Drained { by: order.by.clone() };
         return Some(Wish::Drain { reason, unmanaged: order.unmanaged, local_data: order.local_data });
+    }
+    if let Some(unanswered) = Unanswered::of(view.input, name, node) {
+        // A policy that would keep it out now gives that word again by itself. What a policy would do beyond that, or an
+        // update, waits: somebody may have wanted it to stay as it is.
+        let sick = health::sickness(view, pool, slot).filter(|_| slot.body == Body::Serving);
+        let again = sick.and_then(|sick| cure(view, slot, sick));
+        let again = again.filter(|wish| matches!(wish, Wish::Quarantine { .. }));
+        return Some(again.unwrap_or_else(|| Wish::Unanswered { why: unanswered.words(name) }));
     }
     if let Some(symptom) = silent::given_up(view, pool, slot) {
         let reason = Reason::Sick { remedy: Remedy::Replace, symptom: symptom.into() };
@@ -181,9 +197,12 @@ fn moves_before(pool: &PoolView<'_>, since: Timestamp) -> Wish {
 }
 
 /// What a node that serves needs while nothing takes it out, or while what would has to wait: its labels, and its door
-/// open.
+/// open. One that somebody keeps out of service serves nobody.
 pub fn in_service(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Option<Wish> {
     let (name, node) = slot.node?;
+    if kept_by(view, name).is_some() {
+        return None;
+    }
     let is_starting = is_starting(node);
     if is_starting || !is_dressed(view, pool, slot, (name, node)) {
         let (labels, _) = clothes(view, pool, &slot.id, name);
@@ -396,10 +415,10 @@ impl Wish {
             Self::Replace { .. } => "replace",
             Self::Exchange { .. } => EXCHANGE,
             Self::Reboot { .. } => "reboot",
-            Self::Quarantine { .. } | Self::Watch { .. } => "quarantine",
+            Self::Quarantine { .. } | Self::Watch { .. } => QUARANTINE,
             Self::Drain { .. } => DRAIN,
             Self::Cut { .. } => "cut",
-            Self::Dress { .. } | Self::Misfit { .. } | Self::Free => "keep",
+            Self::Dress { .. } | Self::Misfit { .. } | Self::Unanswered { .. } | Self::Free => "keep",
         }
     }
 
@@ -415,7 +434,7 @@ impl Wish {
             | Self::Cut { reason, .. }
             | Self::Dress { reason, .. } => reason,
             Self::Misfit { .. } => &Reason::Wanted,
-            Self::Free => &Reason::LeftOver,
+            Self::Unanswered { .. } | Self::Free => &Reason::LeftOver,
         }
     }
 
@@ -471,6 +490,7 @@ impl Wish {
             | Self::Watch { .. }
             | Self::Dress { .. }
             | Self::Misfit { .. }
+            | Self::Unanswered { .. }
             | Self::Free => {
                 return Effects::default();
             }
@@ -504,7 +524,7 @@ impl Wish {
             Self::Cut { .. } => format!("cut {node} in {slot} anew"),
             Self::Dress { .. } => format!("label {node} as {slot}"),
             Self::Misfit { .. } => format!("{node} in service in {slot}"),
-            Self::Free => format!("put {node} of {slot} back into service"),
+            Self::Unanswered { .. } | Self::Free => format!("put {node} of {slot} back into service"),
         }
     }
 }

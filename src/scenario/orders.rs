@@ -9,10 +9,11 @@ use super::names::known;
 use crate::audit::audit;
 use crate::effect::{DrainOrder, Freeze, LedgerChange, Quarantine, Recall, Scope};
 use crate::ids::NodeName;
+use crate::plan::anew::unanswered;
 use crate::plan::plan;
 use crate::plan::survey::{slot_of, survey};
 use crate::render::plan::{self as render, Shown};
-use crate::round::{forgotten, missing};
+use crate::round::{forgotten, let_in, missing};
 
 /// Who orders, in scripts.
 const SOMEBODY: &str = "ana";
@@ -48,7 +49,8 @@ pub fn order(bench: &mut Bench, order: &Order) -> Result<Vec<String>, Wrong> {
 /// Says that what is missing is gone, as `tidewright lost --yes` does.
 fn lost(bench: &mut Bench) -> Result<Vec<String>, Wrong> {
     let input = bench.look()?.input;
-    let found: Vec<(String, LedgerChange)> = forgotten(&input).into_iter().chain(missing(&input)?).collect();
+    let known = forgotten(&input).into_iter().chain(let_in(&input));
+    let found: Vec<(String, LedgerChange)> = known.chain(missing(&input)?).collect();
     found.iter().for_each(|(_, change)| bench.sim.remember(change));
     Ok(found.into_iter().map(|(what, _)| what).collect())
 }
@@ -79,11 +81,16 @@ fn resolve(bench: &Bench, scope: &Where) -> Result<Scope, Wrong> {
     }
 }
 
-/// A node that somebody keeps out of service, there or gone.
-fn kept_out(bench: &Bench, place: &Place) -> Result<NodeName, Wrong> {
-    let (name, state) = (bench.node(place)?, bench.sim.state());
-    let head = state.ledger.head();
-    let names = head.quarantined.keys().chain(head.drains.keys()).map(|name| name.as_str());
-    known("node that is kept out of service", name.as_str(), names)?;
+/// A node that somebody keeps out of service, there or gone; or that was, by a ledger that is lost.
+fn kept_out(bench: &mut Bench, place: &Place) -> Result<NodeName, Wrong> {
+    let name = bench.node(place)?;
+    let head = bench.sim.state().ledger.head().clone();
+    let kept: Vec<&NodeName> = head.quarantined.keys().chain(head.drains.keys()).collect();
+    if kept.contains(&&name) {
+        return Ok(name);
+    }
+    let input = bench.look()?.input;
+    let names = kept.into_iter().chain(unanswered(&input).into_iter().map(|(node, _)| node));
+    known("node that is kept out of service", name.as_str(), names.map(|name| name.as_str()))?;
     Ok(name)
 }

@@ -27,6 +27,7 @@ use crate::effect::{Action, EffectKey, Effects, Thing, Verb};
 use crate::fleet::tide::Phase;
 use crate::ids::{NodeName, PoolName, TideName, Uid};
 use crate::observed::WorkloadSeen;
+use crate::plan::anew::Unanswered;
 use crate::plan::survey::slot_of;
 use crate::plan::{Consent, Held, Step, WaitingOn};
 use crate::round::recalls;
@@ -261,7 +262,8 @@ fn kept_out(looked: &Looked, pool: &PoolName) -> u32 {
     let head = &looked.input.ledger.head;
     let kept = looked.input.observed.cluster.nodes.seen().iter().filter(|(name, node)| {
         let is_closed = node.unschedulable && node.annotation(CORDON).is_none();
-        head.quarantined.contains_key(*name) || head.drains.contains_key(*name) || is_closed
+        let is_kept = head.quarantined.contains_key(*name) || head.drains.contains_key(*name);
+        is_kept || is_closed || Unanswered::of(&looked.input, name, node).is_some()
     });
     narrow(kept.filter(|(name, _)| slot_of(&looked.input, name).is_some_and(|slot| slot.pool == *pool)).count())
 }

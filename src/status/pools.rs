@@ -9,6 +9,7 @@ use crate::fleet::target::{PoolTarget, Purpose};
 use crate::ids::{InstanceId, NodeName, PoolName};
 use crate::observed::NodeSeen;
 use crate::plan::PlanInput;
+use crate::plan::anew::Unanswered;
 use crate::plan::view::LISTED_WITHIN;
 
 /// Nodes by the instance that they run on.
@@ -115,7 +116,9 @@ fn state(input: &PlanInput, slot: &Slot, node: Option<(&NodeName, &NodeSeen)>, b
     // Somebody wants it empty, and it is: nothing more comes until they have what they wanted.
     let is_kept = |name: &NodeName| head.quarantined.contains_key(name) || head.drains.contains_key(name);
     let is_empty = |name: &NodeName| !busy.contains(name) && input.observed.cluster.pods.whole().is_some();
-    if let Some((name, _)) = node.filter(|(name, node)| node.annotation(CORDON).is_some() && is_kept(name))
+    let was_kept = |name: &NodeName, node: &NodeSeen| Unanswered::of(input, name, node).is_some();
+    let is_kept = |name: &NodeName, node: &NodeSeen| is_kept(name) || was_kept(name, node);
+    if let Some((name, _)) = node.filter(|(name, node)| node.annotation(CORDON).is_some() && is_kept(name, node))
         && is_empty(name)
     {
         return State::Closed;

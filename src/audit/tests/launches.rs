@@ -337,6 +337,15 @@ fn a_node_is_claimed_once_and_only_if_it_is_what_the_pool_asks_for() {
         .with(worn("theirs"))
         .with(|bench| drop(bench.input.ledger.pools.insert("theirs".into(), PoolLedger::default())))
         .passes();
+    // It was called so, and nothing is remembered under that name.
+    let renamed = |bench: &mut Bench| {
+        bench.input.target.pools.get_mut("own").unwrap().renamed_from = Some("theirs".into());
+    };
+    claim(slot("own", 1), node("own", 1)).with(worn("theirs")).with(renamed).passes();
+    claim(slot("own", 1), node("own", 1))
+        .with(worn("others"))
+        .with(renamed)
+        .breaks(CLAIMS, "labelled as a node of others");
     claim(slot("own", 1), node("own", 1))
         .with(worn("own"))
         .with(|bench| {

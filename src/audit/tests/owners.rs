@@ -1,5 +1,7 @@
 //! What is not ours, is kept by a person, is frozen, or was not read stays as it is.
 
+use jiff::SignedDuration;
+
 use super::bench::*;
 use super::flows::*;
 use crate::effect::marks::HANDS_OFF;
@@ -12,6 +14,7 @@ const NODES: &str = "nodes that serve a slot";
 const OBJECTS: &str = "objects that are ours";
 const FROZEN: &str = "under a freeze";
 const HANDS: &str = "hands-off";
+const KEPT: &str = "not opened";
 const WHOLE: &str = "not whole";
 const SHRUNK: &str = "shrank";
 const FORGOTTEN: &str = "forgotten";
@@ -148,6 +151,56 @@ fn a_node_that_a_person_keeps_is_left_alone_with_its_pods() {
     replace()
         .with(|bench| bench.node("train", 5, |node| drop(node.annotations.insert(HANDS_OFF.into(), "ana".into()))))
         .passes();
+}
+
+/// A node is opened that carries our mark, in a pool or in none.
+fn opening(why: &str) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    bench.cordoned("own", 1, why);
+    bench.step("uncordon", cluster(ClusterAction::Uncordon { node: node("own", 1) }), Reason::LeftOver, &[]);
+    bench
+}
+
+#[test]
+fn what_a_person_keeps_out_of_service_is_not_opened() {
+    let quarantined = |bench: &mut Bench| {
+        let kept = Quarantine { by: "ana".into(), at: bench.input.now, reason: "memory".into() };
+        bench.input.ledger.head.quarantined.insert(node("own", 1), kept);
+    };
+    let drained = |bench: &mut Bench| {
+        let (by, at, reason) = ("ana".into(), bench.input.now, "fan".into());
+        let order = DrainOrder { by, at, reason, unmanaged: false, local_data: false };
+        bench.input.ledger.head.drains.insert(node("own", 1), order);
+    };
+    opening("cut").passes();
+    opening("quarantine").with(quarantined).breaks(KEPT, "it is in quarantine");
+    opening("release").with(quarantined).breaks(KEPT, "it is in quarantine");
+    opening("drain").with(drained).breaks(KEPT, "drained for somebody");
+}
+
+#[test]
+fn what_a_lost_memory_kept_out_is_opened_by_a_word_alone() {
+    let began = |anew: bool, minutes: i64| {
+        move |bench: &mut Bench| {
+            let at = bench.input.now - SignedDuration::from_mins(minutes);
+            bench.input.ledger.head.began = Some(Began { at, ended: 0, anew });
+        }
+    };
+    // The mark is ten minutes old.
+    let returned = |minutes: i64| {
+        move |bench: &mut Bench| {
+            let at = bench.input.now - SignedDuration::from_mins(minutes);
+            bench.input.ledger.head.returned.insert(node("own", 1), at);
+        }
+    };
+    for why in ["quarantine", "drain"] {
+        opening(why).with(began(true, 5)).breaks(KEPT, "a memory that is lost");
+        opening(why).with(began(true, 5)).with(returned(11)).breaks(KEPT, "a memory that is lost");
+        opening(why).with(began(true, 5)).with(returned(1)).passes();
+        opening(why).with(began(true, 15)).passes();
+        opening(why).with(began(false, 5)).passes();
+    }
+    opening("cut").with(began(true, 5)).passes();
 }
 
 #[test]

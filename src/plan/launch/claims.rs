@@ -25,8 +25,8 @@ pub struct Claimable {
     pub misfit: Option<String>,
 }
 
-/// The pools whose label a node may carry that a pool claims: its own; one that was forgotten; one that has all its nodes,
-/// so that it had its chance. A label that another fleet's flavor names, or that nobody here knows, is somebody else's.
+/// The pools whose label a node may carry that a pool claims: its own; the one that it was called before; one that was
+/// forgotten; one that has all its nodes, so that it had its chance. A label that another fleet's flavor names, or that nobody here knows, is somebody else's.
 pub fn wearable(view: &View<'_>, pool: &PoolView<'_>) -> BTreeSet<PoolName> {
     let foreign = foreign(view);
     let known = view.input.ledger.pools.iter();
@@ -34,8 +34,17 @@ pub fn wearable(view: &View<'_>, pool: &PoolView<'_>) -> BTreeSet<PoolName> {
         |name: &PoolName, known: &PoolLedger| !known.is_something() && !view.input.target.pools.contains_key(name);
     let gone = known.filter(|(name, known)| is_gone(name, known)).map(|(name, _)| name);
     let full = view.pools.values().filter(|other| !lacks(other)).map(|other| other.name);
-    let all = gone.chain(full).chain([pool.name]);
+    let all = gone.chain(full).chain([pool.name]).chain(former(view, pool));
     all.filter(|name| !foreign.contains(name.as_str())).cloned().collect()
+}
+
+/// The name that a pool had, where nobody else has it by now: the labels of its nodes may still say it.
+fn former<'v>(view: &'v View<'_>, pool: &PoolView<'v>) -> Option<&'v PoolName> {
+    let is_free = |name: &&PoolName| {
+        let is_remembered = view.input.ledger.pools.get(*name).is_some_and(PoolLedger::is_something);
+        !view.input.target.pools.contains_key(*name) && !is_remembered
+    };
+    pool.target.renamed_from.as_ref().filter(is_free)
 }
 
 /// Whether a pool could still claim a node that carries its label.
@@ -101,7 +110,9 @@ pub fn claimable(view: &View<'_>, pool: &PoolView<'_>, labels: &BTreeMap<String,
     let shows = |node: &NodeSeen, kind: &String| {
         node.conditions.get(kind).is_some_and(|seen| seen.status == ConditionStatus::True)
     };
-    let is_own = |node: &NodeSeen| node.labels.get(POOL).is_some_and(|worn| worn == pool.name.as_str());
+    let names: Vec<&PoolName> = [pool.name].into_iter().chain(former(view, pool)).collect();
+    let is_own =
+        |node: &NodeSeen| node.labels.get(POOL).is_some_and(|worn| names.iter().any(|name| worn == name.as_str()));
     let mut says = BTreeMap::new();
     let nodes = nodes.map(|(name, node)| {
         let slot = node.labels.get(SLOT).filter(|_| is_own(node)).and_then(|slot| slot.parse::<u32>().ok());
