@@ -402,6 +402,7 @@ fn node_of(name: &NodeName, id: &InstanceId, objects: &PoolObjects, layout: &str
         taints: objects.taints.clone(),
         unschedulable: false,
         ready: true,
+        ready_since: None,
         unready_since: None,
         moved_by: Default::default(),
         allocatable,
