@@ -143,7 +143,8 @@ impl Endpoint {
         }
         let action = value(form, "Action").unwrap_or_default();
         if let Some(error) = elsewhere(sim, request) {
-            return Outcome::Answer(self.error(&error));
+            let is_sts = service(request) == Some("sts");
+            return Outcome::Answer(if is_sts { self.error_of_sts(&error) } else { self.error(&error) });
         }
         if action == "GetCallerIdentity" && service(request).is_none_or(|service| service == "sts") {
             return Outcome::Answer(json::caller(sim, &self.request_id()));
@@ -210,6 +211,19 @@ impl Endpoint {
         escape(&mut body, text);
         body += &format!("</Message></Error></Errors><RequestID>{}</RequestID></Response>", self.request_id());
         response(status_of(code), "text/xml;charset=UTF-8", body)
+    }
+
+    /// STS puts an error into other words than EC2 does.
+    fn error_of_sts(&self, error: &ProviderError) -> Response<Bytes> {
+        let (code, text) = code_of(error);
+        let mut body =
+            "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type><Code>"
+                .into();
+        escape(&mut body, code);
+        body += "</Code><Message>";
+        escape(&mut body, text);
+        body += &format!("</Message></Error><RequestId>{}</RequestId></ErrorResponse>", self.request_id());
+        response(status_of(code), "text/xml", body)
     }
 
     /// What a server in trouble says.

@@ -35,9 +35,14 @@ pub fn offerings(cloud: &mut CloudState, ask: &Ask) -> Answer {
     let ahead = SignedDuration::from_hours(24 * AHEAD_DAYS);
     let far = ask.now.checked_add(ahead).unwrap_or(Timestamp::MAX);
     let zones = cloud.account.zones();
-    let found = cloud.find_blocks(ask.now, &kind, count, duration, (from, far), &zones);
-    let found = found.into_iter().filter(|offer| last.is_none_or(|last| offer.end <= last));
-    let rows: Vec<Row> = found.map(|offer| (offer.id.to_string(), offer_told(&offer))).collect();
+    // The last day is the one on which a block ends at the latest.
+    let until = last.and_then(|last| last.checked_sub(duration.signed()).ok()).unwrap_or(far);
+    let found = zones.iter().flat_map(|zone| {
+        let zone = std::slice::from_ref(zone);
+        cloud.find_blocks(ask.now, &kind, count, duration, (from, until.min(far)), zone)
+    });
+    let found: Vec<_> = found.filter(|offer| last.is_none_or(|last| offer.end <= last)).collect();
+    let rows: Vec<Row> = found.into_iter().map(|offer| (offer.id.to_string(), offer_told(&offer))).collect();
     list::answer(ask, "CapacityBlockOfferings", &[], OFFERS, rows)
 }
 

@@ -12,7 +12,6 @@ use crate::scenario::run_through;
 /// one that is told by a queue.
 const STORIES: &[&str] = &[
     "another_zone_is_asked_after_a_definite_no",
-    "block_ends_under_a_freeze",
     "block_ends_while_nobody_looks",
     "block_is_bought_filled_and_drained",
     "bought_block_is_not_bought_for_another_identity",
@@ -34,7 +33,7 @@ const STORIES: &[&str] = &[
 ];
 
 /// Only those who have a queue hear of a recommendation.
-const TOLD: &[&str] = &["recommended_move_is_drained", "recommended_move_waits_for_idle"];
+const TOLD: &[&str] = &["recommended_move_is_drained"];
 
 fn told(name: &str, seed: u64) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
