@@ -19,6 +19,7 @@ use crate::ids::{
     BootId, Digest, FleetUid, InstanceId, NodeName, PlanId, PoolName, ReservationId, ReservationName, SlotId, TideName,
     Zone,
 };
+pub use said::{DrainOrder, Freeze, Quarantine, Recall, Scope};
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Ledger {
@@ -172,70 +173,6 @@ pub struct Opened {
     /// What the pools whose nodes are replaced were to become: no other version goes by it unless somebody names it again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub templates: BTreeMap<PoolName, Digest>,
-}
-
-/// Nothing is done to this, and who says so.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Freeze {
-    pub scope: Scope,
-    pub by: String,
-    pub at: Timestamp,
-    pub reason: String,
-    /// Also what has a deadline of its own, such as the drain before a Capacity Block ends.
-    pub all: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Scope {
-    Fleet,
-    Pool(PoolName),
-    Node(NodeName),
-}
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Quarantine {
-    pub by: String,
-    pub at: Timestamp,
-    pub reason: String,
-}
-
-impl Quarantine {
-    /// Who took a node out where no person did.
-    pub const BY_POLICY: &str = "its health policy";
-}
-
-/// A person's word that a node is to be emptied and kept empty. It stays where it is: nothing is removed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct DrainOrder {
-    pub by: String,
-    pub at: Timestamp,
-    pub reason: String,
-    /// Pods go too that nobody makes again.
-    #[serde(default)]
-    pub unmanaged: bool,
-    /// Pods go too whose local data goes with them.
-    #[serde(default)]
-    pub local_data: bool,
-}
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Recall {
-    pub at: Timestamp,
-    pub by: String,
-}
-
-impl Recall {
-    const GUARD: &str = "its guard: ";
-
-    /// By the guard of the tide, with its words.
-    pub fn by_guard(at: Timestamp, why: &str) -> Self {
-        Self { at, by: format!("{}{why}", Self::GUARD) }
-    }
-
-    /// The words of the guard, where it was the guard.
-    pub fn guard(&self) -> Option<&str> {
-        self.by.strip_prefix(Self::GUARD)
-    }
 }
 
 /// What a tide began to lend.
@@ -617,5 +554,6 @@ impl Ledger {
 }
 
 mod returned;
+mod said;
 #[cfg(test)]
 mod tests;

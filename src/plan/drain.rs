@@ -344,8 +344,7 @@ pub(super) fn refused(view: &View<'_>, pod: &PodSeen) -> Option<WaitingOn> {
     if is_on(Mistake::TwoBudgets) {
         return None;
     }
-    let whom = whom_to_ask(said);
-    Some(WaitingOn::Person(format!("the API server does not let pod {} go: {said}. {whom}", pod.name)))
+    Some(WaitingOn::Person(format!("the API server does not let pod {} go: {said}. {}", pod.name, whom_to_ask(said))))
 }
 
 /// Who can do something about a refusal that no waiting ends.
