@@ -116,6 +116,13 @@ mod real {
             Self { wire, cloud: cloud.clone(), fleet: fleet.clone(), known: RefCell::default() }
         }
 
+        /// Keeps how the target launches its pools, which no launch says by itself. Whoever observes has done so.
+        pub fn heed(&self, target: &Target) {
+            let launches = target.standing.pools.iter();
+            let launches = launches.filter_map(|(name, pool)| Some((name.clone(), pool.launch.clone()?)));
+            self.known.borrow_mut().pools = launches.collect();
+        }
+
         /// Whether the credentials are those of the fleet's account. Another account would look like a fleet that lost
         /// everything, so nothing is read or written before.
         pub(super) async fn is_ours(&self) -> Result<(), Failure> {

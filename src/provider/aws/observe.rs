@@ -37,9 +37,7 @@ type Reservations = BTreeMap<ReservationId, ReservationSeen>;
 
 pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
     let now = aws.wire.clock.now();
-    let launches = target.standing.pools.iter();
-    let launches = launches.filter_map(|(name, pool)| Some((name.clone(), pool.launch.clone()?)));
-    aws.known.borrow_mut().pools = launches.collect();
+    aws.heed(target);
     if let Err(failure) = aws.is_ours().await {
         return unread(now, &failure);
     }
