@@ -114,6 +114,22 @@ fn another_account_is_a_gap_and_is_never_written_to() {
     story(async |_, target, _| bench::another_account_is_a_gap_and_is_never_written_to(target).await);
 }
 
+/// An endpoint of another region, by mistake: what is there is not the fleet's.
+#[test]
+fn another_region_is_a_gap_and_is_never_written_to() {
+    story(async |_, target, served| {
+        let Place::Aws(cloud) = &target.standing.cloud else { panic!() };
+        let elsewhere = AwsCloud { region: "eu-west-1".into(), ..(**cloud).clone() };
+        let aws = Aws::connect_as(&elsewhere, &"ml".into(), "AKIDTEST", "secret").await;
+        let seen = aws.observe(target).await;
+        let gap = seen.instances.gap().unwrap();
+        assert!(gap.why.contains("not 'eu-west-1': this is us-west-2"), "{gap:?}");
+        let refused = aws.perform(&CloudAction::EnsureGroup { group: "g".into() }).await.unwrap_err();
+        assert_eq!(refused.class, Class::Denied);
+        assert!(served.sim.state().calls.changed.is_empty());
+    });
+}
+
 #[test]
 fn everything_can_be_read() {
     story(async |aws, target, _| {

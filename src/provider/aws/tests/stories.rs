@@ -14,6 +14,7 @@ const STORIES: &[&str] = &[
     "another_zone_is_asked_after_a_definite_no",
     "block_ends_while_nobody_looks",
     "block_is_bought_filled_and_drained",
+    "bought_block_is_not_bought_for_another_identity",
     "capacity_error_falls_back",
     "dead_node_is_replaced",
     "given_up_place_is_not_bought_by_the_hour",
