@@ -18,6 +18,7 @@ use super::{launch, notices, offers, seen};
 use crate::effect::{Subject, tags, with_kin};
 use crate::fleet::Target;
 use crate::fleet::pool::Source;
+use crate::fleet::standing::{ReservationSpec, TermsSpec};
 use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, TemplateName, Zone};
 use crate::observed::{CloudSeen, GroupSeen, InstanceSeen, InstanceState, Notice, Read, ReservationSeen, TemplateSeen};
 use crate::provider::Class;
@@ -181,12 +182,29 @@ pub async fn instance_by_token(aws: &Aws, token: &str) -> Found<Option<InstanceI
     Ok(listed.filter_map(|one| one.instance_id.as_deref()).map(InstanceId::from).next())
 }
 
-/// Ours, and those that documents adopt.
+/// Ours, those that documents adopt, and blocks with the name of a document.
 async fn reservations(aws: &Aws, target: &Target) -> Found<Reservations> {
     let mut all = our_reservations(aws).await?;
+    all.extend(blocks_of_documents(aws, target).await?);
     let named = target.standing.reservations.values().filter_map(|spec| spec.id.as_deref());
     let named: Vec<ReservationId> = named.map(ReservationId::from).filter(|id| !all.contains_key(id)).collect();
     all.extend(reservations_by_id(aws, &named).await?);
+    Ok(all)
+}
+
+/// Capacity Blocks with the name of a document, whatever fleet their tag names: an order has no token, so one that was placed
+/// before a ledger was lost is known by nothing else.
+async fn blocks_of_documents(aws: &Aws, target: &Target) -> Found<Reservations> {
+    let bought = |spec: &ReservationSpec| matches!(spec.terms, TermsSpec::Block(_)) && spec.id.is_none();
+    let documents = target.standing.reservations.iter().filter(|(_, spec)| bought(spec));
+    let names: Vec<&str> = documents.map(|(name, _)| name.as_str()).collect();
+    let mut all = Reservations::new();
+    for some in names.chunks(VALUES) {
+        let named = filter(&format!("tag:{}", tags::RESERVATION), some.iter().copied());
+        let request = aws.wire.ec2.describe_capacity_reservations().filters(named).max_results(PAGE);
+        let found = pages!(aws.wire, Api::DescribeCapacityReservations, request, capacity_reservations).await?;
+        all.extend(found.iter().filter_map(seen::reservation).filter(|(_, seen)| seen.block));
+    }
     Ok(all)
 }
 
