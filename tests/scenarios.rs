@@ -165,6 +165,7 @@ scripts! {
     launched_machines_change_places
     launches_name_their_hosts
     layout_edited_by_night_keeps_its_queue
+    layout_edited_in_the_evening_is_told
     leaf_names_are_repeated_in_blocks
     lend_cut_short_and_edited_comes_back
     lent_node_of_a_smaller_reservation_is_only_cut

@@ -447,16 +447,18 @@ fn what_was_approved_and_not_done_yet_says_how_it_goes_on() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_on_which_nothing_can_be_drawn_is_told_line_by_line() {
-    let directory = fleet_by_day();
-    let mut lent = std::process::Command::new("script");
-    let command = format!("{} apply --yes", env!("CARGO_BIN_EXE_tidewright"));
-    lent.args(["-qec", &command, "/dev/null"]).env("TERM", "dumb").current_dir(directory.path());
-    let Ok(answer) = lent.stdin(std::process::Stdio::null()).output() else {
-        eprintln!("skipped: there is no `script`");
-        return;
-    };
-    let said = String::from_utf8_lossy(&answer.stdout);
-    assert!(said.contains(": done\r\n") && !said.contains('\u{1b}'), "{said}");
+    for (term, ci, escape) in [("dumb", "", "\u{1b}"), ("xterm", "true", "\u{1b}[2K")] {
+        let directory = fleet_by_day();
+        let mut lent = std::process::Command::new("script");
+        let command = format!("{} apply --yes", env!("CARGO_BIN_EXE_tidewright"));
+        lent.args(["-qec", &command, "/dev/null"]).env("TERM", term).env("CI", ci).current_dir(directory.path());
+        let Ok(answer) = lent.stdin(std::process::Stdio::null()).output() else {
+            eprintln!("skipped: there is no `script`");
+            return;
+        };
+        let said = String::from_utf8_lossy(&answer.stdout);
+        assert!(said.contains(": done\r\n") && !said.contains(escape), "{term}: {said}");
+    }
 }
 
 #[test]

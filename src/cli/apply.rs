@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bars::Bars;
 use super::session::{Access, Session, block_on, judged, who};
-use super::{BLOCKED, CHANGES, Common, DONE, Output, fail, print, status, stop, talk};
+use super::{BLOCKED, CHANGES, Common, DONE, Output, fail, is_ci, print, status, stop, talk};
 use jiff::Timestamp;
 
 use crate::apply::{self, Opening, Patience, Report, StopSignal};
@@ -437,7 +437,6 @@ fn ask(question: &str) -> bool {
 impl Common {
     /// Whether a person sits here and may be asked.
     fn may_ask(&self) -> bool {
-        let ci = std::env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false" && value != "0");
-        !self.no_input && !ci && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+        !self.no_input && !is_ci() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 }

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
 
-use super::talk;
+use super::{is_ci, talk};
 use crate::apply::StopSignal;
 use crate::ids::StepId;
 use crate::plan::Plan;
@@ -39,7 +39,8 @@ impl std::fmt::Debug for Bars<'_> {
 impl<'a> Bars<'a> {
     pub fn new(plan: &'a Plan, zone: TimeZone, stop: &'a StopSignal) -> Self {
         // Where nothing can be drawn over, as with TERM=dumb, bars would be nothing at all.
-        let terminal = std::io::stderr().is_terminal().then(|| Terminal::new(plan.steps.len()));
+        let is_watched = std::io::stderr().is_terminal() && !is_ci();
+        let terminal = is_watched.then(|| Terminal::new(plan.steps.len()));
         let terminal = terminal.filter(|terminal| !terminal.all.is_hidden());
         Self { plan, zone, progress: Progress::of(plan), terminal, stop }
     }

@@ -238,6 +238,11 @@ fn print(text: &str) {
     }
 }
 
+/// Whether a machine runs us, and nobody looks on: nothing is asked, and nothing is drawn over.
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false" && value != "0")
+}
+
 /// Says something to the person, beside the result.
 fn talk(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 
 use super::draft::Draft;
 use super::harm::Harm;
-use super::types::{Disruption, PlanInput, Upcoming, frozen_by_document};
+use super::types::{Disruption, PlanInput, Reason, Upcoming, frozen_by_document};
 use super::view::View;
 use crate::effect::{Action, ClusterAction, Freeze, Scope, Thing};
 use crate::fleet::Change;
@@ -27,6 +27,8 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let zone = input.target.standing.time_zone.zone();
     let moved = moved(draft);
     let nodes = LazyCell::new(|| Nodes::of(input, harm, moved));
+    let edited = edited(draft);
+    let mut ahead: BTreeSet<&PoolName> = BTreeSet::new();
     // A node is emptied once: what comes to it afterwards does not run yet.
     let mut emptied: BTreeSet<(&PoolName, u32)> = BTreeSet::new();
     for (at, changes) in &input.upcoming {
@@ -47,13 +49,16 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
                     let by_tide = changes.iter().any(|change| matches!(change, Change::Tide { .. }));
                     let stops = |freeze: &Freeze| freeze.all || by_tide || after.nodes >= before.nodes;
                     let freeze = frozen(input, pool).filter(stops);
-                    for moved in moves(pool, before, after, &back, &zone) {
+                    for moved in moves(pool, before, after, &back, &zone, edited.contains(pool)) {
                         if let Some(freeze) = &freeze {
                             let (stays, else_) = (while_frozen(freeze), moved.sentence());
                             let change = format!("{pool} stays as it is {stays}; else it {else_}");
                             let (what, disruption) = (Thing::Pool(pool.clone()), Disruption::default());
                             draft.upcoming.push(Upcoming { at: *at, what, change, disruption });
                             continue;
+                        }
+                        if moved.words.after.ends_with(AHEAD) {
+                            ahead.insert(pool);
                         }
                         let slots = moved.slots.iter().flat_map(|(from, to)| *from..*to);
                         let fresh: Vec<u32> =
@@ -68,6 +73,24 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
             }
         }
     }
+    for pool in ahead {
+        let text = format!(
+            "what a tide brings back to {pool} is cut as the documents say now, with no canary and no window: it is asked \
+             for by its hour, and the cut that it had is in no document any more"
+        );
+        draft.note(Thing::Pool(pool.clone()), text);
+    }
+}
+
+/// Pools whose nodes are to be cut anew after an edit.
+fn edited(draft: &Draft) -> BTreeSet<PoolName> {
+    let later = draft.held.iter().map(|held| (&held.what, &held.reason));
+    let now = draft.courses.iter().map(|course| (&course.on, &course.reason));
+    let pools = later.chain(now).filter_map(|(on, reason)| match (on, reason) {
+        (Thing::Pool(pool), Reason::Layout { from: Some(_), .. }) => Some(pool.clone()),
+        _ => None,
+    });
+    pools.collect()
 }
 
 /// The freeze that keeps a pool as it is.
@@ -135,6 +158,9 @@ impl<'a, 'h> Nodes<'a, 'h> {
     }
 }
 
+/// What a tide brings back waits for no roll-out of the cut that it gets.
+const AHEAD: &str = ", ahead of the roll-out";
+
 /// Slots of a pool to which the same happens.
 struct Moved {
     words: Words,
@@ -172,7 +198,14 @@ fn turn(tide: &TideName, phase: &Phase, zone: &TimeZone) -> String {
     }
 }
 
-fn moves(pool: &PoolName, before: &PoolTarget, after: &PoolTarget, back: &Back<'_>, zone: &TimeZone) -> Vec<Moved> {
+fn moves(
+    pool: &PoolName,
+    before: &PoolTarget,
+    after: &PoolTarget,
+    back: &Back<'_>,
+    zone: &TimeZone,
+    edited: bool,
+) -> Vec<Moved> {
     let mut found: Vec<Moved> = Vec::new();
     let mut edges: BTreeSet<u32> = before.parts.iter().chain(&after.parts).map(|part| part.first).collect();
     edges.extend([before.nodes, after.nodes]);
@@ -184,7 +217,7 @@ fn moves(pool: &PoolName, before: &PoolTarget, after: &PoolTarget, back: &Back<'
         if stays && back.has(pool, was, pair[0]) {
             continue;
         }
-        let Some(words) = words(pool, was, now, zone) else { continue };
+        let Some(words) = words(pool, was, now, zone, edited) else { continue };
         let recut = matches!((was, now), (Some(was), Some(now)) if was.layout != now.layout);
         let given = now.is_none_or(|now| matches!(now.purpose, Purpose::Lent { .. } | Purpose::Returning { .. }));
         match found.iter_mut().find(|moved| moved.words == words) {
@@ -200,7 +233,7 @@ fn part_at(pool: &PoolTarget, slot: u32) -> Option<&Part> {
 }
 
 /// What happens to a slot; nothing for one that stays as it is.
-fn words(pool: &PoolName, was: Option<&Part>, now: Option<&Part>, zone: &TimeZone) -> Option<Words> {
+fn words(pool: &PoolName, was: Option<&Part>, now: Option<&Part>, zone: &TimeZone, edited: bool) -> Option<Words> {
     let say = |before: &str, after: String| Some(Words { before: before.into(), after });
     let Some(now) = now else { return was.and(say("gives up ", format!(" of {pool}"))) };
     if was.is_some_and(|was| was.purpose == now.purpose && was.layout == now.layout) {
@@ -214,10 +247,12 @@ fn words(pool: &PoolName, was: Option<&Part>, now: Option<&Part>, zone: &TimeZon
         (None, Purpose::Own | Purpose::Spare) => say("adds ", format!(" to {pool}")),
         (_, Purpose::Lent { to, .. }) => say("lends ", format!(" of {pool} to {to}{cut}")),
         (_, Purpose::Returning { to, due, .. }) => {
-            say("asks ", format!(" of {pool} back from {to} by {}{cut}", clock(*due, zone)))
+            let ahead = if edited && !cut.is_empty() { AHEAD } else { "" };
+            say("asks ", format!(" of {pool} back from {to} by {}{cut}{ahead}", clock(*due, zone)))
         }
         (Some(Purpose::Lent { from, .. } | Purpose::Returning { from, .. }), _) => {
-            say("gives ", format!(" of {pool} back to {from}{cut}"))
+            let ahead = if edited && !cut.is_empty() { AHEAD } else { "" };
+            say("gives ", format!(" of {pool} back to {from}{cut}{ahead}"))
         }
         (_, Purpose::Own) => say("uses ", format!(" of {pool}{cut}")),
         (_, Purpose::Spare) => say("keeps ", format!(" of {pool} as spares{cut}")),
