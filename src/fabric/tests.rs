@@ -5,4 +5,5 @@ mod draw;
 mod middle;
 mod oracle;
 mod properties;
+mod reasons;
 mod trees;
