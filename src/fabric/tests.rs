@@ -2,6 +2,7 @@
 
 mod answers;
 mod draw;
+mod limits;
 mod middle;
 mod oracle;
 mod properties;
