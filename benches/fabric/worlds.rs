@@ -78,16 +78,16 @@ pub fn gangs(tree: &Tree, load: usize, seed: u64) -> Problem<'_> {
 }
 
 /// Pools of uneven sizes around a mean.
-pub fn pools(tree: &Tree, count: usize, mean: usize) -> Problem<'_> {
-    let mut dice = Dice(5);
+pub fn pools(tree: &Tree, count: usize, mean: usize, seed: u64) -> Problem<'_> {
+    let mut dice = Dice(seed);
     let mean = u32::try_from(mean).unwrap();
     let sizes: Vec<u32> = (0..count).map(|_| mean / 4 + dice.below(mean * 3 / 2)).collect();
     problem(tree, &sizes)
 }
 
 /// The same with leaves of uneven sizes and hardly a host free: here pools get in each other's way.
-pub fn crowded(hosts: usize, pools: usize) -> (Tree, Vec<u32>) {
-    let mut dice = Dice(3);
+pub fn crowded(hosts: usize, pools: usize, seed: u64) -> (Tree, Vec<u32>) {
+    let mut dice = Dice(seed);
     let mut places = Vec::new();
     let mut leaf = 0;
     while places.len() < hosts {

@@ -97,7 +97,9 @@ fn flat(view: &View<'_>) -> Drawn {
     let (placement, reasons) = {
         let problem = site.problem();
         let (state, stay) = solve(&problem);
-        (Placement { hosts: settle(&state), score: state.score(), stay }, reasons(&state))
+        let hosts = settle(&state);
+        let reasons = reasons(&state, &site.staying(&problem, &hosts));
+        (Placement { hosts, score: state.score(), stay }, reasons)
     };
     Drawn { site, placement, reasons }
 }

@@ -154,11 +154,16 @@ impl Search<'_> {
     }
 }
 
-/// Whether no pool that requires to be apart shares its level with those it names.
+/// Whether no pool that requires to be apart shares its level with those it names, but where nodes of both are fixed:
+/// nobody can help that, and it keeps nobody else from a better place.
 pub fn keeps_orders(state: &State<'_>) -> bool {
     let breaks = |pool: usize, &(other, level, ordered): &(u32, usize, bool)| {
-        let theirs = state.domains(other as usize, level);
-        ordered && state.domains(pool, level).iter().any(|domain| theirs.binary_search(domain).is_ok())
+        let other = other as usize;
+        let theirs = state.domains(other, level);
+        let is_shared = |domain: &u32| theirs.binary_search(domain).is_ok();
+        let is_fixed = |pool: usize, domain: u32| state.domains_of(&state.fixed[pool], level).contains(&domain);
+        let excused = |domain: u32| is_fixed(pool, domain) && is_fixed(other, domain);
+        ordered && state.domains(pool, level).iter().filter(|domain| is_shared(domain)).any(|domain| !excused(*domain))
     };
     (0..state.shares.len()).all(|pool| !state.apart[pool].iter().any(|apart| breaks(pool, apart)))
 }

@@ -51,23 +51,17 @@ pub struct Scratch {
 
 /// Places as many of a pool's missing nodes as fit, and weighs it.
 pub fn insert(state: &mut State<'_>, pool: usize, style: Style, scratch: &mut Scratch) {
-    insert_but(state, pool, style, scratch, None);
+    insert_but(state, pool, style, scratch, &[]);
 }
 
 /// Places only what the pool has now.
 pub fn insert_own(state: &mut State<'_>, pool: usize, scratch: &mut Scratch) {
-    fill(state, pool, Style::default(), scratch, true, None);
+    fill(state, pool, Style::default(), scratch, true, &[]);
     state.weigh(pool);
 }
 
 /// The same without some leaves.
-pub fn insert_but(
-    state: &mut State<'_>,
-    pool: usize,
-    style: Style,
-    scratch: &mut Scratch,
-    without: Option<&Range<u32>>,
-) {
+pub fn insert_but(state: &mut State<'_>, pool: usize, style: Style, scratch: &mut Scratch, without: &[Range<u32>]) {
     if style.keep && !state.own[pool].is_empty() {
         fill(state, pool, style, scratch, true, without);
     }
@@ -75,14 +69,7 @@ pub fn insert_but(
     state.weigh(pool);
 }
 
-fn fill(
-    state: &mut State<'_>,
-    pool: usize,
-    style: Style,
-    scratch: &mut Scratch,
-    own: bool,
-    without: Option<&Range<u32>>,
-) {
+fn fill(state: &mut State<'_>, pool: usize, style: Style, scratch: &mut Scratch, own: bool, without: &[Range<u32>]) {
     let ask = &state.problem.pools[pool];
     let tree = state.problem.tree;
     let missing = ask.nodes.saturating_sub(state.placed(pool));
@@ -152,7 +139,7 @@ impl Scratch {
         self.before.last().copied().unwrap_or(0)
     }
 
-    fn measure(&mut self, state: &State<'_>, pool: usize, own: bool, beside: bool, without: Option<&Range<u32>>) {
+    fn measure(&mut self, state: &State<'_>, pool: usize, own: bool, beside: bool, without: &[Range<u32>]) {
         let tree = state.problem.tree;
         let ask = &state.problem.pools[pool];
         let leaves = tree.leaves();
@@ -171,7 +158,7 @@ impl Scratch {
         let mut sum = 0;
         for leaf in 0..leaves {
             let is_out =
-                self.banned[leaf] || without.is_some_and(|without| without.contains(&super::tree::number(leaf)));
+                self.banned[leaf] || without.iter().any(|without| without.contains(&super::tree::number(leaf)));
             let room = if is_out {
                 0
             } else if own {

@@ -181,7 +181,7 @@ fn improve<'a>(mut state: State<'a>, scratch: &mut Scratch) -> State<'a> {
             let style = dice.style();
             let leaf = number(dice.below(state.problem.tree.leaves()));
             let without = (dice.below(4) == 0).then(|| leaf..leaf + 1);
-            insert_but(&mut state, *pool, style, scratch, without.as_ref());
+            insert_but(&mut state, *pool, style, scratch, without.as_slice());
         }
         let new = state.score();
         // A step back now and then leads out of where no single step helps.
@@ -232,7 +232,7 @@ fn widen(state: &mut State<'_>, dice: &mut Dice, work: usize, scratch: &mut Scra
                 3 => Some(cut..leaves),
                 _ => None,
             };
-            insert_but(state, *pool, style, scratch, without.as_ref());
+            insert_but(state, *pool, style, scratch, without.as_slice());
         }
         let now = state.score();
         if now > score || !exact::keeps_orders(state) {

@@ -217,9 +217,13 @@ impl<'a> State<'a> {
 
     /// The domains of a level that a pool touches, in order.
     pub fn domains(&self, pool: usize, level: usize) -> Vec<u32> {
+        self.domains_of(&self.shares[pool], level)
+    }
+
+    pub fn domains_of(&self, share: &[(u32, u32)], level: usize) -> Vec<u32> {
         let above = &self.problem.tree.above[level];
         let domain = |(group, _): &(u32, u32)| above[self.groups[*group as usize].leaf as usize];
-        let mut found: Vec<u32> = self.shares[pool].iter().map(domain).collect();
+        let mut found: Vec<u32> = share.iter().map(domain).collect();
         found.dedup();
         found
     }
@@ -258,8 +262,6 @@ pub fn with_hosts<'a>(problem: &'a Problem<'a>, pools: &[Option<u32>]) -> State<
             add(&mut shares[pool as usize], group, 1);
         }
     }
-    // Nobody may hold what another is about to get.
-    (0..shares.len()).for_each(|pool| drop(state.strip(pool)));
     shares.iter().enumerate().for_each(|(pool, share)| state.put(pool, share));
     state
 }

@@ -2,7 +2,9 @@
 
 mod answers;
 mod draw;
+mod limits;
 mod middle;
 mod oracle;
 mod properties;
+mod reasons;
 mod trees;

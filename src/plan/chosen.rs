@@ -98,7 +98,8 @@ impl Chosen {
         let problem = scene.problem();
         let state = with_hosts(&problem, &to);
         chosen.unlike = trades::unlike(&scene, &state);
-        chosen.stands = Some(report::stands(&scene, &to, &state, &reasons(&state)));
+        let reasons = reasons(&state, &scene.site.staying(&problem, &to));
+        chosen.stands = Some(report::stands(&scene, &to, &state, &reasons));
         chosen
     }
 
@@ -233,7 +234,7 @@ pub fn drawn(view: &View<'_>) -> Option<Drawn> {
     let problem = scene.problem();
     let state = with_hosts(&problem, &to);
     let stay = with_hosts(&problem, &scene.now()).score();
-    let (score, reasons) = (state.score(), reasons(&state));
+    let (score, reasons) = (state.score(), reasons(&state, &scene.site.staying(&problem, &to)));
     // What is not in play stays as it is.
     let stays = |at: usize| if scene.is_in_play(at) { to[at] } else { scene.site.spots[at].pool };
     let hosts = (0..to.len()).map(stays).collect();

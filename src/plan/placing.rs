@@ -19,6 +19,7 @@ use crate::fabric::collective::Links;
 use crate::fabric::fgd::Shape;
 use crate::fabric::gang::Seat;
 use crate::fabric::sources::{by_declaration, by_labels, by_layers};
+use crate::fabric::state::{Share, with_hosts};
 use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::{NodeShape, Standing};
@@ -209,6 +210,14 @@ impl Site {
             id.is_some() && host.is_some_and(|host| host.reservation == id)
         };
         (0..self.hosts.len()).filter(|at| self.spots[*at].standing == Position::Unused).filter(is_in)
+    }
+
+    /// By pool: what it keeps of a placement in any case. Machines of a cloud are nowhere else to be had: they only
+    /// change places.
+    pub fn staying(&self, problem: &Problem<'_>, to: &[Option<u32>]) -> Vec<Share> {
+        let stays = |at: usize| self.spots[at].launched || problem.hosts[at].free == Freedom::Fixed;
+        let kept: Vec<Option<u32>> = (0..to.len()).map(|at| to[at].filter(|_| stays(at))).collect();
+        with_hosts(problem, &kept).shares
     }
 
     /// Which pool has which host now.

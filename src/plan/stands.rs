@@ -60,6 +60,7 @@ pub struct Where {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Next {
+    /// Where nodes would be that are elsewhere now, and how many.
     pub leaves: Vec<(String, u32)>,
     pub unplaced: u32,
     /// What more its crossings would cost.
@@ -108,16 +109,6 @@ pub struct NodeMove {
 impl Where {
     /// "leaf-a1 ×4 and leaf-a2 ×2"
     pub fn parts(&self) -> Vec<String> {
-        parts(&self.leaves)
+        self.leaves.iter().map(|(leaf, many)| format!("{leaf} ×{many}")).collect()
     }
-}
-
-impl Next {
-    pub fn parts(&self) -> Vec<String> {
-        parts(&self.leaves)
-    }
-}
-
-fn parts(leaves: &[(String, u32)]) -> Vec<String> {
-    leaves.iter().map(|(leaf, many)| format!("{leaf} ×{many}")).collect()
 }

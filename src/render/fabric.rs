@@ -135,7 +135,7 @@ fn domains_of(level: &str, many: usize) -> String {
 /// Where a pool is now, if it has nodes and should have others.
 fn was(site: &Site, before: &State<'_>, reason: &Reason) -> Option<String> {
     let pool = reason.pool as usize;
-    let now = leaves(before, pool);
+    let now = leaves(before, &before.shares[pool]);
     if now.is_empty() || now == reason.leaves {
         return None;
     }
@@ -164,7 +164,11 @@ pub fn why(site: &Site, reason: &Reason) -> Vec<String> {
         lines.push(format!("{nodes} {}", whereabouts(site, reason)));
     }
     match &reason.next {
-        Some(next) => lines.push(format!("  next best: {}", next_best(site, next))),
+        Some(next) => lines.push(format!("  next best{}", next_best(site, reason.placed, next))),
+        None if reason.fixed => lines.push(match site.choices[reason.pool as usize] {
+            Choice::Nodes => "  all of its nodes are in use, so they stay".into(),
+            Choice::Launches | Choice::Hosts => "  its machines stay where the cloud put them".into(),
+        }),
         None if reason.placed > 0 => lines.push("  next best: none, no other host that it may have is free".into()),
         None => {}
     }
@@ -209,25 +213,30 @@ fn whereabouts(site: &Site, reason: &Reason) -> String {
     }
 }
 
-fn next_best(site: &Site, next: &NextBest) -> String {
-    if next.unplaced > 0 {
-        let nodes: u32 = next.leaves.iter().map(|(_, many)| many).sum();
-        return format!("none, elsewhere is room for only {nodes} of {}", nodes + next.unplaced);
+fn next_best(site: &Site, placed: u32, next: &NextBest) -> String {
+    let finest = site.tree.depth() - 1;
+    let name = |(leaf, many): &(u32, u32)| (site.tree.called(finest, *leaf as usize), *many);
+    elsewhere(&next.leaves.iter().map(name).collect::<Vec<_>>(), placed, next.unplaced, next.more, next.moves)
+}
+
+/// ": leaf-b ×4: its crossings would cost 2 more", of all nodes of a pool or of those that would be elsewhere.
+pub fn elsewhere(leaves: &[(String, u32)], placed: u32, unplaced: u32, more: i64, moves: u64) -> String {
+    let nodes: u32 = leaves.iter().map(|(_, many)| many).sum();
+    if unplaced > 0 {
+        return format!(": none, elsewhere is room for only {nodes} of {}", nodes + unplaced);
     }
-    let tree = &site.tree;
-    let finest = tree.depth() - 1;
-    let name = |(leaf, many): &(u32, u32)| format!("{} ×{many}", tree.called(finest, *leaf as usize));
-    let parts: Vec<String> = next.leaves.iter().map(name).collect();
-    let mut words = match next.more {
+    let parts: Vec<String> = leaves.iter().map(|(leaf, many)| format!("{leaf} ×{many}")).collect();
+    let some = if nodes < placed { format!(" for {nodes} of them") } else { String::new() };
+    let mut words = match more {
         0 => "its crossings would cost the same".to_string(),
         more if more > 0 => format!("its crossings would cost {more} more"),
         less => format!("its crossings would cost {} less, and others' more", -less),
     };
-    if next.moves > 0 {
-        write!(words, ", after {}", count(u32::try_from(next.moves).unwrap_or(u32::MAX), "move"))
+    if moves > 0 {
+        write!(words, ", after {}", count(u32::try_from(moves).unwrap_or(u32::MAX), "move"))
             .expect("a text takes everything");
     }
-    format!("{}: {words}", list(&parts, 4))
+    format!("{some}: {}: {words}", list(&parts, 4))
 }
 
 fn changes(shown: &Shown<'_>) -> String {

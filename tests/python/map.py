@@ -44,14 +44,16 @@ const cells = [...map.querySelectorAll("rect.cell")];
 const named = [...map.querySelectorAll("g > title")].filter(title => title.textContent.startsWith("gpu-"));
 const seen = new Set();
 for (const cell of cells) {
-  const mark = cell.nextElementSibling;
+  const mark = cell.parentElement.querySelector(".mark");
   if (!inside(cell.getBoundingClientRect(), whole)) say("a cell is outside of the map");
-  if (!mark || !mark.classList.contains("mark")) continue;
+  if (!mark) continue;
   if (!inside(mark.getBoundingClientRect(), cell.getBoundingClientRect())) say(`${mark.textContent} leaves its cell`);
-  const key = fill(cell) + fill(mark);
-  if (seen.has(key)) continue;
-  seen.add(key);
-  if (contrast(fill(cell), fill(mark)) < LEAST.text) say(`${mark.textContent} is ${fill(mark)} on ${fill(cell)}`);
+  for (const behind of [cell, ...cell.parentElement.querySelectorAll(".to")]) {
+    const key = fill(behind) + fill(mark);
+    if (seen.has(key)) continue;
+    seen.add(key);
+    if (contrast(fill(behind), fill(mark)) < LEAST.text) say(`${mark.textContent} is ${fill(mark)} on ${fill(behind)}`);
+  }
 }
 for (const box of map.querySelectorAll("rect.box")) {
   const name = box.nextElementSibling;

@@ -7,13 +7,11 @@ use crate::fabric::collective::{Links, allreduce};
 use crate::fabric::fgd::{self, Room};
 use crate::fabric::gang::{Answer, Gang, Seat, ask};
 use crate::fabric::pack::{Cut, pack};
-use crate::fabric::reasons::reasons;
-use crate::fabric::search::solve;
 use crate::fabric::slots::free_slots;
-use crate::fabric::{Tree, place};
+use crate::fabric::{Prices, Tree, place};
 
 /// Two spines; leaves of 4 and 2 hosts below the first, of 4 below the second.
-fn small() -> Tree {
+pub fn small() -> Tree {
     let first = Shape::Domains(vec![Shape::Hosts(4), Shape::Hosts(2)]);
     tree(2, &Shape::Domains(vec![first, Shape::Domains(vec![Shape::Hosts(4)])]))
 }
@@ -170,25 +168,6 @@ fn a_gpu_that_is_cut_well_already_stays_as_it_is() {
 }
 
 #[test]
-fn the_reason_names_the_domain_and_what_the_next_best_would_have_cost() {
-    let tree = small();
-    let problem = plain(&tree, &[2, 4]);
-    let (state, _) = solve(&problem);
-    let found = reasons(&state);
-    assert_eq!((found[0].within, &found[0].fragments[..]), (Some((1, 1)), &[1, 1][..]));
-    let next = found[0].next.as_ref().unwrap();
-    assert_eq!(
-        (next.more, next.unplaced, &next.leaves[..]),
-        (0, 0, &[(if found[1].leaves[0].0 == 0 { 2 } else { 0 }, 2)][..])
-    );
-    // The pool of four has another leaf of four; with that one taken too it would have to cross.
-    let problem = plain(&tree, &[4, 4]);
-    let (state, _) = solve(&problem);
-    let next = reasons(&state)[0].next.clone().unwrap();
-    assert_eq!((next.unplaced, next.more), (2, 0), "only two hosts are left elsewhere");
-}
-
-#[test]
 fn a_pool_that_moves_only_for_less_than_it_gains_stays() {
     let tree = small();
     let mut problem = plain(&tree, &[2]);
@@ -200,6 +179,21 @@ fn a_pool_that_moves_only_for_less_than_it_gains_stays() {
     problem.prices.moving = 4;
     let placed = place(&problem);
     assert_eq!((placed.score.moves, placed.score), (0, placed.stay));
+}
+
+#[test]
+fn a_move_that_saves_one_crossing_of_the_finest_level_does_not_pay() {
+    assert_eq!(Prices::doubling(3), Prices { crossing: vec![4, 2, 1], asked: 4, moving: 2 });
+    let tree = small();
+    let mut problem = plain(&tree, &[2]);
+    // On the leaf of four and on the leaf of two beside it. With both on that one a slot of four hosts would be free.
+    for at in [0, 4] {
+        problem.hosts[at].pool = Some(0);
+    }
+    let placed = place(&problem);
+    assert_eq!((placed.score.moves, placed.score.cost), (0, 1));
+    problem.prices.moving = 1;
+    assert_eq!(place(&problem).score.moves, 1, "at the price of what it saves the larger slot decides");
 }
 
 #[test]

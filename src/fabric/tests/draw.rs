@@ -92,9 +92,14 @@ impl Dice {
 
 /// A problem with everything that a pool can ask for.
 pub fn anything<'a>(tree: &'a Tree, dice: &mut Dice) -> Problem<'a> {
-    let count = 1 + dice.below(3);
+    asked(tree, dice, 3, 3)
+}
+
+/// The same with so many pools of so many nodes at most.
+pub fn asked<'a>(tree: &'a Tree, dice: &mut Dice, pools: u32, nodes: u32) -> Problem<'a> {
+    let count = 1 + dice.below(pools);
     let classes = 1 + dice.below(2);
-    let sizes: Vec<u32> = (0..count).map(|_| 1 + dice.below(3)).collect();
+    let sizes: Vec<u32> = (0..count).map(|_| 1 + dice.below(nodes)).collect();
     let mut problem = plain(tree, &sizes);
     for (at, pool) in problem.pools.iter_mut().enumerate() {
         pool.suits = (0..classes).map(|_| dice.below(4) > 0).collect();

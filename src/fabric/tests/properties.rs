@@ -105,3 +105,22 @@ proptest! {
         prop_assert_eq!((again.hosts, again.score.moves), (first.hosts, 0));
     }
 }
+
+/// Of fabrics that are nearly full and too large to look at every placement. That free slots are never smaller either is only
+/// so where all are looked at.
+#[test]
+fn one_more_free_host_costs_no_crossing_on_larger_fabrics_either() {
+    for seed in [3, 14, 40, 52, 66, 91] {
+        let (tree, _) = large(seed);
+        let mut dice = Dice(seed);
+        let mut left = u32::try_from(tree.hosts.len() * 9 / 10).unwrap();
+        let mut sizes = Vec::new();
+        while left > 0 {
+            sizes.push((1 + dice.below(14)).min(left));
+            left -= sizes[sizes.len() - 1];
+        }
+        let more = with_one_more(&tree, usize::try_from(seed).unwrap() * 7 % tree.leaves());
+        let (before, after) = (place(&plain(&tree, &sizes)).score, place(&plain(&more, &sizes)).score);
+        assert!((after.unplaced, after.cost) <= (before.unplaced, before.cost), "{seed}: {before:?} {after:?}");
+    }
+}

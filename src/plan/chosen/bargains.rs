@@ -73,3 +73,71 @@ impl Found {
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Place, Slots, Tree};
+    use crate::plan::placing::{Position, Spot};
+
+    /// Two nodes of eight GPUs each.
+    fn site() -> Site {
+        let place = |name: &str| Place { host: name.into(), path: vec![Some("l1".into())] };
+        let (tree, notes) = Tree::grow(&["leaf".into()], vec![place("n1"), place("n2")]);
+        let spot = |pool| Spot {
+            pool: Some(pool),
+            standing: Position::Serving,
+            launched: false,
+            gpus: 8,
+            free: 8,
+            work: Vec::new(),
+            pods: Vec::new(),
+        };
+        Site {
+            tree,
+            notes,
+            spots: vec![spot(0), spot(1)],
+            pools: vec!["a".into(), "b".into()],
+            asks: Vec::new(),
+            choices: Vec::new(),
+            hosts: Vec::new(),
+            is_known: true,
+        }
+    }
+
+    /// Whether both go, where crossings cost ten before; `now` says who has them.
+    fn pays(now: [Option<u32>; 2], after: Score) -> bool {
+        let before = Score { cost: 10, ..Score::default() };
+        Found { hosts: vec![0, 1], before, after }.pays(&site(), &now)
+    }
+
+    #[test]
+    fn two_crossings_are_saved_for_each_node_that_is_emptied() {
+        let costs = |cost| Score { cost, ..Score::default() };
+        let both = [Some(0), Some(1)];
+        assert!(pays(both, costs(6)) && !pays(both, costs(7)) && !pays(both, costs(10)));
+        // A free one is not emptied.
+        let one = [Some(0), None];
+        assert!(pays(one, costs(8)) && !pays(one, costs(9)));
+        assert!(!pays([None, None], costs(10)), "what costs nothing and saves nothing is left alone");
+    }
+
+    #[test]
+    fn a_free_slot_as_large_as_what_is_emptied_pays_where_no_crossing_is_added() {
+        let opens = |slots: [u64; 5], cost| Score { cost, slots: Slots(slots), ..Score::default() };
+        let both = [Some(0), Some(1)];
+        assert!(pays(both, opens([0, 0, 0, 1, 0], 10)));
+        assert!(!pays(both, opens([0, 0, 0, 0, 1], 10)), "eight GPUs for sixteen that are emptied");
+        assert!(!pays(both, opens([1, 0, 0, 0, 0], 11)), "it would cost a crossing");
+    }
+
+    #[test]
+    fn whoever_lacks_nodes_comes_first_and_nobody_loses_any_for_crossings() {
+        let both = [Some(0), Some(1)];
+        assert!(!pays(both, Score { unplaced: 1, ..Score::default() }));
+        assert!(!pays(both, Score { shared: 1, ..Score::default() }));
+        let before = Score { unplaced: 1, cost: 10, ..Score::default() };
+        let after = Score { cost: 12, ..Score::default() };
+        assert!(Found { hosts: vec![0, 1], before, after }.pays(&site(), &both));
+    }
+}

@@ -7,7 +7,7 @@ use crate::fabric::fgd::lost_of;
 use crate::fabric::reasons::Reason;
 use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
 use crate::fabric::state::{State, with_hosts};
-use crate::fabric::{Domain, Freedom, Host};
+use crate::fabric::{Domain, Freedom};
 use crate::plan::placing::{Choice, Position, Site, links, shapes};
 use crate::plan::stands::{Bargain, Fragmented, LevelSlots, Next, NodeMove, PoolStands, Stands, Where};
 
@@ -38,12 +38,7 @@ pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reas
 fn pool(scene: &Scene<'_, '_>, at: usize, before: &State<'_>, after: &State<'_>, reason: &Reason) -> PoolStands {
     let (site, ask) = (&scene.site, &scene.asks[at]);
     let view = scene.view.pools.get(&site.pools[at]);
-    let has = |host: &Host| host.pool.is_some_and(|pool| pool as usize == at);
-    // A machine of a cloud has no other place: it can only change with another.
-    let is_free = |(at, host): (usize, &Host)| host.free == Freedom::Usable && !site.spots[at].launched;
-    let may_move = scene.hosts.iter().enumerate().any(|(at, host)| has(host) && is_free((at, host)));
-    let lacks = after.placed(at) > before.placed(at);
-    let next = reason.next.as_ref().filter(|_| may_move || lacks).map(|next| Next {
+    let next = reason.next.as_ref().map(|next| Next {
         leaves: named(site, &next.leaves),
         unplaced: next.unplaced,
         more: next.more,
@@ -63,7 +58,7 @@ fn pool(scene: &Scene<'_, '_>, at: usize, before: &State<'_>, after: &State<'_>,
         before: whereabouts(site, before, at),
         after: whereabouts(site, after, at),
         next,
-        fixed: !may_move && !lacks,
+        fixed: reason.fixed,
         slower: slower(scene, after, at),
         beside: beside.map(|other| site.pools[*other as usize].clone()).collect(),
     }

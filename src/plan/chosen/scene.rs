@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 
 use super::bargains::bargains;
 use super::problem;
-use crate::effect::Exchange;
 use crate::effect::marks::{HANDS_OFF, POOL, is_starting};
+use crate::effect::{Exchange, Scope};
 use crate::fabric::insert::Scratch;
 use crate::fabric::search::{begin, place};
 use crate::fabric::state::settle;
@@ -436,6 +436,7 @@ impl<'v, 'a> Scene<'v, 'a> {
         cloud_is_whole
             && is_own
             && is_quiet
+            && !self.keeps_another_closed(at)
             && !is_new
             && slot.body == Body::Serving
             && instance.state == InstanceState::Running
@@ -443,6 +444,19 @@ impl<'v, 'a> Scene<'v, 'a> {
             && instance.notice.is_none()
             && !self.view.input.renamed.contains_key(pool.name)
             && !recent.any(|(index, _)| *index == slot.id.index)
+    }
+
+    /// Whether a freeze keeps it where it is while another is closed already, which nobody should wait with for a thaw.
+    fn keeps_another_closed(&self, at: usize) -> bool {
+        let Some((pool, _)) = self.slots[at].filter(|_| !self.is_begun(at)) else { return false };
+        let mut freezes = self.view.input.ledger.head.frozen.iter();
+        let is_frozen = freezes.any(|freeze| match &freeze.scope {
+            // Nothing would be opened either.
+            Scope::Fleet => false,
+            Scope::Pool(name) => name == pool.name,
+            Scope::Node(name) => *name == self.site.tree.hosts[at],
+        });
+        is_frozen && (0..self.hosts.len()).any(|other| self.site.spots[other].launched && self.is_begun(other))
     }
 
     /// Keeps nodes that should go where something else is to be done with them first; whether there were any.

@@ -15,8 +15,8 @@ const STEP: u32 = 18;
 /// Around what is in a box, and above it for its name.
 const PAD: u32 = 6;
 const NAME: u32 = 14;
-/// A row of boxes is not wider.
-const WIDE: u32 = 1_180;
+/// A row of boxes is not wider: eight leaves of sixteen are one row.
+const WIDE: u32 = 1_300;
 /// Cells in a row of one leaf, at most.
 const COLUMNS: u32 = 8;
 /// How wide one letter of a name is, about.
@@ -25,10 +25,10 @@ const LETTER: u32 = 6;
 const STYLE: &str = "\
 svg{font:10px system-ui,sans-serif;--ink:#1b1f24;--line:#8b949e;--paper:#fff;--box:#f3f5f7;--light:76%;background:var(--paper)}\
 @media(prefers-color-scheme:dark){svg{--ink:#e6edf3;--line:#6e7681;--paper:#0d1117;--box:#161b22;--light:27%}}\
-text{fill:var(--ink)}.box{fill:var(--box);stroke:var(--line);stroke-width:.5}\
+.to{fill:hsl(var(--hue) 55% var(--light))}text{fill:var(--ink)}.box{fill:var(--box);stroke:var(--line);stroke-width:.5}\
 .cell{fill:var(--paper);stroke:var(--line)}.pool{fill:hsl(var(--hue) 55% var(--light));stroke:var(--ink)}\
 .unused{stroke-dasharray:2 2}.foreign{fill:var(--line);opacity:.5}.bad{stroke:var(--ink);stroke-width:2}\
-.mark{font-size:9px;text-anchor:middle;font-weight:600}.small{font-size:6.5px}.tiny{font-size:4.5px}\
+.mark{font-size:9px;text-anchor:middle;font-weight:600}.some{font-size:8px}.small{font-size:6.5px}.tiny{font-size:4.5px}\
 .goes{stroke-width:2}";
 
 /// Something drawn from its own corner.
@@ -128,7 +128,8 @@ fn cells(shown: &Shown<'_>, hosts: std::ops::Range<usize>) -> Drawn {
     Drawn { svg, width: count.min(columns) * STEP, height: count.div_ceil(columns) * STEP }
 }
 
-/// One host; where it goes to somebody else, with both letters: `A→B`, `→B` from nobody, `A→` to nobody.
+/// One host; where it goes to somebody else, with both letters: `A→B`, `→B` from nobody, `A→` to nobody. The right half has
+/// the colour of who gets it.
 fn cell(spot: &Spot, goes: Option<Option<u32>>) -> String {
     let mut class = match (spot.standing, spot.pool) {
         (Position::Unused, _) => "cell unused".into(),
@@ -147,17 +148,22 @@ fn cell(spot: &Spot, goes: Option<Option<u32>>) -> String {
         }
         None => mark.push_str(sign(spot.standing)),
     }
-    // With both letters, or a pool of two letters and a sign, it has to be smaller to stay in its cell.
+    // The more letters and signs, the smaller they have to be to stay in their cell.
     let small = match mark.chars().count() {
-        0..=2 if goes.is_none() => "",
-        0..=3 => " small",
+        0..=1 => "",
+        2 => " some",
+        3 => " small",
         _ => " tiny",
     };
+    let half = |to| {
+        format!("<rect class=\"to\" style=\"--hue:{}\" x=\"8\" y=\"1\" width=\"7\" height=\"14\"/>", self::hue(to))
+    };
+    let half = goes.flatten().map(half).unwrap_or_default();
     let text = match mark.is_empty() {
         true => String::new(),
         false => format!("<text class=\"mark{small}\" x=\"8\" y=\"11.5\">{mark}</text>"),
     };
-    format!("<rect class=\"{class}\"{hue} width=\"{CELL}\" height=\"{CELL}\" rx=\"2\"/>{text}")
+    format!("<rect class=\"{class}\"{hue} width=\"{CELL}\" height=\"{CELL}\" rx=\"2\"/>{half}{text}")
 }
 
 /// What is the matter, in one sign.

@@ -5,8 +5,8 @@ use super::words::{count, list};
 use crate::fabric::SLOTS;
 use crate::ids::PoolName;
 use crate::plan::placing::Choice;
-use crate::plan::stands::{Bargain, Fragmented, LevelSlots, Next, PoolStands, Stands, Where};
-use crate::render::fabric::oddity;
+use crate::plan::stands::{Bargain, Fragmented, LevelSlots, PoolStands, Stands, Where};
+use crate::render::fabric::{elsewhere, oddity};
 use crate::render::table::{columns, trimmed};
 
 /// Domains that are named before the rest is counted.
@@ -53,7 +53,10 @@ pub fn pool_lines(stands: &Stands, pool: &PoolStands) -> Vec<String> {
         say(format!("chosen: {}", chosen(pool)));
     }
     match &pool.next {
-        Some(next) => say(format!("next best: {}", next_best(next))),
+        Some(next) => {
+            let words = elsewhere(&next.leaves, after.nodes, next.unplaced, next.more, next.moves);
+            say(format!("next best{words}"));
+        }
         None if !pool.fixed && after.nodes > 0 => say("next best: none, no other host that it may have is free".into()),
         None => {}
     }
@@ -110,22 +113,6 @@ pub fn chosen(pool: &PoolStands) -> String {
         Choice::Hosts if missing > 0 => format!("its hosts, which are pinned; {missing} have none yet"),
         Choice::Hosts => "its hosts, which are pinned".into(),
     }
-}
-
-fn next_best(next: &Next) -> String {
-    if next.unplaced > 0 {
-        let nodes: u32 = next.leaves.iter().map(|(_, many)| many).sum();
-        return format!("none, elsewhere is room for only {nodes} of {}", nodes + next.unplaced);
-    }
-    let mut words = match next.more {
-        0 => "its crossings would cost the same".to_string(),
-        more if more > 0 => format!("its crossings would cost {more} more"),
-        less => format!("its crossings would cost {} less, and others' more", -less),
-    };
-    if next.moves > 0 {
-        words += &format!(", after {}", count(u32::try_from(next.moves).unwrap_or(u32::MAX), "move"));
-    }
-    format!("{}: {words}", list(&next.parts(), 4))
 }
 
 /// The free slots of every level, and those of idle nodes inside pools where there are any; where they change, before

@@ -107,7 +107,7 @@ struct Leaf {
 /// The next best place.
 #[derive(Serialize, JsonSchema)]
 struct Next {
-    /// Where that is.
+    /// Where nodes would be there that are elsewhere after the plan; the others stay where they are.
     leaves: Vec<Leaf>,
     /// What more its crossings would cost.
     more: i64,
