@@ -314,6 +314,7 @@ scripts! {
     what_waits_for_a_loan_is_shown
     whoever_comes_back_is_not_sent_again
     whoever_comes_back_keeps_nobody_for_ever
+    wide_gang_waits_for_who_is_kept_out
     work_that_did_not_save_is_named
 }
 
