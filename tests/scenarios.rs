@@ -216,6 +216,7 @@ scripts! {
     pool_shrinks_while_it_lends
     quarantine_after_the_plan_stops_the_update
     quarantine_ends_with_its_node
+    quarantine_of_another_node_uses_the_room_up
     quarantined_node_goes_first
     quarantined_node_is_missed_in_a_loan
     quarantined_node_moves_its_gang

@@ -15,10 +15,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::harm::{Gang, gang_of};
 use super::kept::{self, Kept};
-use super::types::{Reason, WaitingOn};
+use super::types::{Reason, Step, Urgency, WaitingOn};
 use super::view::{Body, PoolView, SlotView, View};
 use super::wish::{EXCHANGE, MOVE};
 use crate::effect::marks::is_starting;
+use crate::effect::{Action, ClusterAction, Fact};
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
 use crate::ids::{NodeName, SlotId};
 use crate::units::Duration;
@@ -226,9 +227,21 @@ impl<'t, 'a> Turn<'t, 'a> {
     }
 }
 
+/// What a node that a roll-out takes out is closed for, by its mark. Tides and health close some for the same.
+const OUT_FOR: [&str; 4] = ["replace", "cut", EXCHANGE, MOVE];
+
 /// Whether we have begun to take this node out.
 fn is_begun(slot: &SlotView<'_>) -> bool {
-    slot.mark.as_ref().is_some_and(|mark| ["replace", "cut", EXCHANGE, MOVE].contains(&mark.why.as_str()))
+    slot.mark.as_ref().is_some_and(|mark| OUT_FOR.contains(&mark.why.as_str()))
+}
+
+impl Step {
+    /// Whether it closes a node in service that goes because its pool's update budget has room for it.
+    pub fn takes_room(&self) -> bool {
+        let Action::Cluster(ClusterAction::Cordon { mark, .. }) = &self.action else { return false };
+        let is_new = self.requires.iter().any(|fact| matches!(fact, Fact::Unopened(_)));
+        self.urgency == Urgency::Chosen && OUT_FOR.contains(&mark.why.as_str()) && !is_new
+    }
 }
 
 /// Whether a slot has no node in service: none at all, or one that is not let in yet.
