@@ -217,6 +217,7 @@ scripts! {
     pool_shrinks_while_it_lends
     quarantine_after_the_plan_stops_the_update
     quarantine_ends_with_its_node
+    quarantine_of_another_node_uses_the_room_up
     quarantined_node_goes_first
     quarantined_node_is_missed_in_a_loan
     quarantined_node_moves_its_gang
@@ -315,6 +316,7 @@ scripts! {
     what_waits_for_a_loan_is_shown
     whoever_comes_back_is_not_sent_again
     whoever_comes_back_keeps_nobody_for_ever
+    wide_gang_waits_for_who_is_kept_out
     work_that_did_not_save_is_named
 }
 

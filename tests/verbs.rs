@@ -223,7 +223,8 @@ fn status_is_one_screen_and_json_is_what_its_schema_says() {
 #[test]
 fn looking_leaves_no_trace() {
     let directory = fleet();
-    for arguments in [vec!["plan"], vec!["status"], vec!["sim", "show"], vec!["plan", "--output", "markdown"]] {
+    let markdown = |verb| vec![verb, "--output", "markdown"];
+    for arguments in [vec!["plan"], vec!["status"], vec!["sim", "show"], markdown("plan"), markdown("status")] {
         run(directory.path(), &arguments);
     }
     assert!(!directory.path().join(".tidewright").exists());

@@ -5,13 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use super::retry;
 use super::turn::{Memory, Turn};
 use super::walk::Walk;
 use crate::effect::marks::{HANDS_OFF, MIG_STATE, POOL, cut_order, ordered_since};
 use crate::effect::{
-    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, LedgerChange, PoolLedger, Scope, Subject, Thing,
-    Verdict,
+    Action, CloudAction, ClusterAction, Fact, Freeze, Head, LaidOut, LedgerChange, PoolLedger, Scope, Slot, Subject,
+    Thing, Verdict,
 };
 use crate::ids::{InstanceId, NodeName, PoolName, SlotId};
 use crate::mistakes::{Mistake, is_on};
@@ -353,27 +355,79 @@ fn told(walk: &Walk<'_>, step: &Step, head: &Head, nodes: &BTreeSet<NodeName>) -
         return Ok(());
     }
     let known = &walk.input.ledger.head;
-    let says = |head: &Head, node: &NodeName| head.quarantined.contains_key(node) || head.drains.contains_key(node);
-    let takes_out = |node: &NodeName| {
-        let is = |step: &Step| matches!(&step.action, Action::Record(LedgerChange::Quarantine { node: out, .. }) if out == node);
-        walk.plan.steps.iter().any(is)
-    };
     let of_slot = removed(&step.action).and_then(|slot| node_in(walk, slot));
     for node in nodes.iter().chain(&of_slot) {
-        let news = !says(known, node) && says(head, node);
-        if news && !takes_out(node) {
-            let quarantine = head.quarantined.get(node).map(|one| ("quarantine", &one.by, one.at, &one.reason));
-            let drain = head.drains.get(node).map(|one| ("drain", &one.by, one.at, &one.reason));
-            if let Some((what, by, at, reason)) = quarantine.or(drain) {
-                let by = format!("{by}, {what} of {node} at {at}");
-                return Err(Turn::End(EventKind::Frozen { by, reason: reason.clone() }));
-            }
+        if let Some(Word { what, by, at, reason }) = news(walk, head, node) {
+            let by = format!("{by}, {what} of {node} at {at}");
+            return Err(Turn::End(EventKind::Frozen { by, reason: reason.into() }));
         }
-        if says(known, node) && !says(head, node) && walk.plan.follows_a_word(step) {
+        if word(known, node).is_some() && word(head, node).is_none() && walk.plan.follows_a_word(step) {
             return Err(dropped(format!("{node} was given back since this was planned")));
         }
     }
+    has_room(walk, step, head)
+}
+
+/// A node that goes by the budget of its pool's updates goes where the others are as the plan saw them: one that a person
+/// took out of service since takes of that budget, too. How much is left the next plan says. What was out in the plan, or is
+/// closed by it, is counted there.
+fn has_room(walk: &Walk<'_>, step: &Step, head: &Head) -> Result<(), Turn> {
+    let Thing::Pool(pool) = &step.on else { return Ok(()) };
+    let Some(remembered) = walk.input.ledger.pools.get(pool).filter(|_| step.takes_room()) else { return Ok(()) };
+    let nodes = walk.input.observed.cluster.nodes.seen();
+    let serves = |node: &NodeName| {
+        let found = nodes.get(node).filter(|found| !found.unschedulable);
+        let is_its = |found: &NodeSeen, slot: &Slot| {
+            slot.node.as_ref() == Some(node) || (found.instance.is_some() && slot.instance == found.instance)
+        };
+        found.is_some_and(|found| remembered.slots.values().any(|slot| is_its(found, slot)))
+    };
+    for node in head.quarantined.keys().chain(head.drains.keys()) {
+        if let Some(Word { what, by, at, reason }) = news(walk, head, node)
+            && serves(node)
+            && !walk.plan.steps.iter().any(|step| closed(step) == Some(node))
+        {
+            let why = format!(
+                "{node} of pool/{pool} was taken out of service since this was planned ({by}, {what} at {at}: {reason}), and \
+                 counts: the next plan says who may go beside it"
+            );
+            return Err(dropped(why));
+        }
+    }
     Ok(())
+}
+
+/// The node that a step closes.
+fn closed(step: &Step) -> Option<&NodeName> {
+    match &step.action {
+        Action::Cluster(ClusterAction::Cordon { node, .. }) => Some(node),
+        _ => None,
+    }
+}
+
+/// What a person says of a node, who, when and why.
+struct Word<'h> {
+    what: &'static str,
+    by: &'h str,
+    at: Timestamp,
+    reason: &'h str,
+}
+
+fn word<'h>(head: &'h Head, node: &NodeName) -> Option<Word<'h>> {
+    let quarantine = head.quarantined.get(node);
+    let quarantine = quarantine.map(|one| Word { what: "quarantine", by: &one.by, at: one.at, reason: &one.reason });
+    let drain =
+        || head.drains.get(node).map(|one| Word { what: "drain", by: &one.by, at: one.at, reason: &one.reason });
+    quarantine.or_else(drain)
+}
+
+/// What was not said yet when the plan was made, and the plan does not say itself.
+fn news<'h>(walk: &Walk<'_>, head: &'h Head, node: &NodeName) -> Option<Word<'h>> {
+    let takes_out =
+        |step: &Step| matches!(&step.action, Action::Record(LedgerChange::Quarantine { node: out, .. }) if out == node);
+    let is_news =
+        |_: &Word<'_>| word(&walk.input.ledger.head, node).is_none() && !walk.plan.steps.iter().any(takes_out);
+    word(head, node).filter(is_news)
 }
 
 /// Whether it does something to a node, or to who is on it, that whoever takes that node out of service did not ask for.

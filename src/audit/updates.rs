@@ -35,8 +35,8 @@ fn is_chosen(reason: &Reason) -> bool {
 }
 
 /// The nodes that are out for an update, by this plan or before it, and those that somebody keeps out of service. A gang
-/// goes whole: one that is wider than the pool allows goes alone. What was begun is finished whatever the count, because
-/// half a change is worse than either end.
+/// goes whole: one that is wider than the pool allows goes alone, with nobody kept out beside it. What was begun is finished
+/// whatever the count, because half a change is worse than either end.
 pub fn unavailable(case: &Case<'_>, found: &mut Found) {
     let mut out: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
     for (at, step) in case.each().filter(|(at, _)| is_chosen(case.reason(*at))) {
@@ -85,6 +85,8 @@ struct Moves {
     begun: usize,
     /// Nodes beside them that somebody keeps out.
     kept: usize,
+    /// Those of them that this plan does not move.
+    beside: usize,
     /// How many nodes in service each of the others is: what one gang spans is one. What is closed already takes no
     /// more.
     fresh: Vec<usize>,
@@ -102,8 +104,10 @@ impl Moves {
             let index = case.slot_of_node(node).map(|slot| slot.index);
             case.has_our_cordon(node) || index.is_some_and(|index| kept.contains(&index))
         };
+        let moving = fresh.iter().flatten().filter_map(|node| case.slot_of_node(node)).map(|slot| slot.index);
+        let beside = kept.difference(&moving.collect()).count();
         let fresh = fresh.iter().map(|group| group.iter().filter(|node| !is_out(node)).count());
-        Self { begun: slots.len(), kept: kept.len(), fresh: fresh.filter(|nodes| *nodes > 0).collect() }
+        Self { begun: slots.len(), kept: kept.len(), beside, fresh: fresh.filter(|nodes| *nodes > 0).collect() }
     }
 
     fn all(&self) -> usize {
@@ -112,7 +116,8 @@ impl Moves {
 
     /// Nothing is begun, or all of it together is allowed, or one gang goes alone.
     fn keep_within(&self, allowed: usize) -> bool {
-        self.fresh.is_empty() || self.all() <= allowed || (allowed > 0 && self.begun == 0 && self.fresh.len() == 1)
+        let alone = || self.begun == 0 && self.beside == 0 && self.fresh.len() == 1;
+        self.fresh.is_empty() || self.all() <= allowed || (allowed > 0 && alone())
     }
 }
 

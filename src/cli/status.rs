@@ -13,6 +13,7 @@ Examples:
   tidewright status                            the fleet in this directory
   tidewright status clusters/demo              another one
   tidewright status --output json              for programs (schemas/output/status.schema.json)
+  tidewright status --output markdown          for a comment on a pull request, or in a channel
 
 Exit codes: 0 converged, 1 error, 2 changing, 3 blocked or frozen.")]
 pub struct Arguments {
@@ -21,7 +22,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> u8 {
-    if let Err(code) = common.one_of("status", &[Output::Human, Output::Json]) {
+    if let Err(code) = common.one_of("status", &[Output::Human, Output::Json, Output::Markdown]) {
         return code;
     }
     let opened = Session::open(&arguments.directory.directory, Access::Look);
@@ -43,6 +44,7 @@ pub fn of(session: &Session) -> Result<Status, u8> {
 pub fn tell(found: &Status, directory: &str, output: Output) {
     print(&match output {
         Output::Json => status::json(found, directory),
+        Output::Markdown => status::markdown(found, directory),
         _ => status::human(found, directory, colour()),
     });
 }

@@ -73,7 +73,7 @@ pub enum Fact {
     /// The node is ready, and has been booted since this boot: for a while after it is told to, it says that it is ready as
     /// if nothing were. Where its kubelet names no boot, ready is all that can be asked.
     Booted { node: NodeName, since: Option<BootId> },
-    /// The node is ready, and nobody has begun to take it out.
+    /// The node is ready, and nobody has begun to take it out or closed it.
     InService(NodeName),
     /// An instant has come.
     After(Timestamp),
@@ -214,6 +214,7 @@ impl Fact {
             Self::InService(node) => match seen.cluster.nodes.seen().get(node) {
                 Some(found) if !found.ready => not_yet(format!("{node} is not ready")),
                 Some(found) if found.annotation(CORDON).is_some() => not_yet(format!("{node} is taken out")),
+                Some(found) if found.unschedulable => not_yet(format!("{node} is closed")),
                 Some(_) => Verdict::Holds,
                 None => unread(&seen.cluster.nodes, format!("{node} is not there")),
             },

@@ -1,9 +1,9 @@
 //! Moving running nodes to a new template or cut: who may go now, by the pool's budget, canary and windows.
 //!
 //! The unit is what one gang ties together: it moves as a whole, and counts as the nodes that it spans. One that is
-//! wider than the budget moves alone, instead of waiting for ever. Nodes that nobody uses go first, so that work that
-//! has to move finds new ones. With `when: idle` a node goes when it is empty, and nobody is touched. What cannot end
-//! while a window is open is not begun in it.
+//! wider than the budget moves alone, instead of waiting for ever: where nothing else moves, and nobody keeps another node
+//! out. Nodes that nobody uses go first, so that work that has to move finds new ones. With `when: idle` a node goes when
+//! it is empty, and nobody is touched. What cannot end while a window is open is not begun in it.
 
 mod canary;
 mod estimate;
@@ -15,10 +15,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::harm::{Gang, gang_of};
 use super::kept::{self, Kept};
-use super::types::{Reason, WaitingOn};
+use super::types::{Reason, Step, Urgency, WaitingOn};
 use super::view::{Body, PoolView, SlotView, View};
 use super::wish::{EXCHANGE, MOVE};
 use crate::effect::marks::is_starting;
+use crate::effect::{Action, ClusterAction, Fact};
 use crate::fleet::updates::{Opening, When, fits_at, opening_at};
 use crate::ids::{NodeName, SlotId};
 use crate::units::Duration;
@@ -140,7 +141,9 @@ impl<'t, 'a> Turn<'t, 'a> {
         begun: &[Unit<'_, '_>],
     ) -> Turn<'t, 'a> {
         let going: BTreeSet<&SlotId> = begun.iter().flatten().map(|slot| &slot.id).collect();
-        let alone = going.is_empty() && !pool.slots.iter().any(|slot| is_moving(view, pool, slot));
+        // One that is listed and serves nobody is away, whatever became of its machine.
+        let is_out = |slot: &SlotView<'_>| slot.part.is_some() && slot.node.is_some() && is_away(slot);
+        let alone = going.is_empty() && !pool.slots.iter().any(|slot| is_moving(view, pool, slot) || is_out(slot));
         Self {
             view,
             pool,
@@ -203,28 +206,42 @@ impl<'t, 'a> Turn<'t, 'a> {
         waits.then(|| WaitingOn::Gang { name: work.join(" and ") })
     }
 
-    /// What is out anyway takes no room by going. A gang of any width goes where nothing else moves: there is no smaller
-    /// part of it. What somebody keeps out does not move, and is in its way no more than a node that cannot be had.
+    /// What is out anyway takes no room by going. A gang of any width goes where nothing else moves, and nobody keeps
+    /// another node out: there is no smaller part of it. A node that cannot be had is not in its way.
     fn budget(&self, unit: &Unit<'_, '_>) -> Option<WaitingOn> {
         let (allowed, used, nodes) = (self.allowed, self.users.count(), self.users.take(unit));
         let is_wide = unit.len() > allowed && allowed > 0;
-        if nodes <= allowed.saturating_sub(used) || (is_wide && self.alone) {
+        let mut others = self.users.kept().filter(|(id, ..)| !unit.iter().any(|slot| slot.id == **id)).peekable();
+        let is_alone = self.alone && others.peek().is_none();
+        if nodes <= allowed.saturating_sub(used) || (is_wide && is_alone) {
             return None;
         }
         let name = format!("{MAX_UNAVAILABLE} of pool/{}", self.pool.name);
         // What else is out comes back by itself; where that is not enough, only a person makes room.
         let left = allowed.saturating_sub(self.users.kept().count());
-        let by_person = nodes > left && nodes <= allowed && !is_wide;
-        let remedy = self.users.kept().next().filter(|_| by_person);
+        let by_person = is_wide || (nodes > left && nodes <= allowed);
+        let remedy = others.next().filter(|_| by_person);
         let remedy = remedy.map(|(.., remedy)| format!("{remedy}, or raise {name}"));
         let by = self.users.words();
         Some(WaitingOn::Budget { name, allowed: narrow(allowed), used: narrow(used), by, remedy })
     }
 }
 
+/// What a node that a roll-out takes out is closed for, by its mark. Tides and health close some for the same.
+const OUT_FOR: [&str; 4] = ["replace", "cut", EXCHANGE, MOVE];
+
 /// Whether we have begun to take this node out.
 fn is_begun(slot: &SlotView<'_>) -> bool {
-    slot.mark.as_ref().is_some_and(|mark| ["replace", "cut", EXCHANGE, MOVE].contains(&mark.why.as_str()))
+    slot.mark.as_ref().is_some_and(|mark| OUT_FOR.contains(&mark.why.as_str()))
+}
+
+impl Step {
+    /// Whether it closes a node in service that goes because its pool's update budget has room for it.
+    pub fn takes_room(&self) -> bool {
+        let Action::Cluster(ClusterAction::Cordon { mark, .. }) = &self.action else { return false };
+        let is_new = self.requires.iter().any(|fact| matches!(fact, Fact::Unopened(_)));
+        self.urgency == Urgency::Chosen && OUT_FOR.contains(&mark.why.as_str()) && !is_new
+    }
 }
 
 /// Whether a slot has no node in service: none at all, or one that is not let in yet.

@@ -28,7 +28,7 @@ use crate::effect::tags::FLEET;
 use crate::effect::{Action, ClusterAction, Effects, Fact, LedgerChange, Thing, Treated};
 use crate::fleet::policy::Remedy;
 use crate::ids::{FleetUid, InstanceId, NodeName, PoolName, SlotId};
-use crate::observed::SlotTag;
+use crate::observed::{NodeSeen, SlotTag};
 
 /// What the slots of all pools share while a plan is made.
 #[derive(Debug)]
@@ -196,7 +196,8 @@ const LOOKED_AT: usize = 16;
 /// Who is taken out by choice leaves the others in service.
 fn others_stand(pool: &PoolView<'_>, wishes: &BTreeMap<&SlotId, Wish>, first: usize, draft: &mut Draft) {
     let moved: BTreeSet<NodeName> = draft.courses[first..].iter().flat_map(|course| course.nodes.clone()).collect();
-    let node = |slot: &SlotView<'_>| slot.node.map(|(name, node)| (name.clone(), node.ready && !is_starting(node)));
+    let serves = |node: &NodeSeen| node.ready && !node.unschedulable && !is_starting(node);
+    let node = |slot: &SlotView<'_>| slot.node.map(|(name, node)| (name.clone(), serves(node)));
     let stays = |slot: &&SlotView<'_>| slot.part.is_some() && slot.body == Body::Serving && slot.mark.is_none();
     let standing = pool.slots.iter().filter(stays).filter_map(node).filter(|(_, up)| *up).map(|(name, _)| name);
     let standing: Vec<NodeName> = standing.filter(|name| !moved.contains(name)).collect();

@@ -3,6 +3,7 @@
 //! Pure: text goes in and out, the caller prints it. Not here: what is true (the modules above), and where the text
 //! goes (`cli`).
 
+mod comment;
 pub mod diagnostics;
 pub mod fabric;
 pub mod hardware;

@@ -1,8 +1,10 @@
-//! Is the fleet as git says, and if not, what is it waiting for: on one screen, or as JSON.
+//! Is the fleet as git says, and if not, what is it waiting for: on one screen, in a comment, or as JSON.
 
 mod json;
+mod markdown;
 
 pub use json::{json, json_schema};
+pub use markdown::markdown;
 
 use jiff::Timestamp;
 
@@ -23,16 +25,14 @@ const LINES: usize = 8;
 
 /// One screen. Ends with a line break.
 pub fn human(status: &Status, directory: &str, colour: bool) -> String {
-    let hands_off = status.hands_off.clone();
-    let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None, hands_off };
-    let page = Page { status, ink: Ink(colour), words };
+    let page = Page::of(status, directory, colour);
     let parts = [
         Some(page.head()),
-        page.pools(),
-        page.reservations(),
-        page.quotas(),
+        page.pools().human(),
+        page.reservations().human(),
+        page.quotas().human(),
         page.unmet(),
-        page.tides(),
+        page.tides().human(),
         page.stopped(),
         page.held(),
         page.gaps(),
@@ -106,10 +106,40 @@ struct Page<'a> {
     words: Words<'a>,
 }
 
+/// A table; the columns of these numbers, from 0, hold counts.
+struct Rows<const N: usize> {
+    head: [&'static str; N],
+    counts: &'static [usize],
+    rows: Vec<[String; N]>,
+}
+
+/// What somebody said, and how and by what it is taken back; or how much of that is not shown.
+struct Said {
+    what: String,
+    back: Option<(&'static str, String)>,
+}
+
+impl<const N: usize> Rows<N> {
+    fn human(&self) -> Option<String> {
+        let mut table = columns(self.head, self.counts);
+        self.rows.iter().for_each(|row| {
+            table.add_row(row);
+        });
+        (!self.rows.is_empty()).then(|| trimmed(&table))
+    }
+}
+
+impl<'a> Page<'a> {
+    fn of(status: &'a Status, directory: &'a str, colour: bool) -> Self {
+        let hands_off = status.hands_off.clone();
+        let words = Words { now: status.at, zone: status.time_zone.zone(), directory, plan: None, hands_off };
+        Self { status, ink: Ink(colour), words }
+    }
+}
+
 impl Page<'_> {
     fn head(&self) -> String {
-        let status = self.status;
-        let when = format!("{} ({})", day_and_time(status.at, &self.words.zone), status.time_zone);
+        let (status, when) = (self.status, self.when());
         let revision = status.revision.as_deref().map_or(String::new(), |text| format!(", revision {}", short(text)));
         let title = self.ink.paint(BOLD, &format!("Fleet {} at {when}{revision}", status.fleet));
         let style = match status.verdict {
@@ -121,17 +151,13 @@ impl Page<'_> {
         format!("{title}\n{verdict}: {}", sentence(status, self.words.directory))
     }
 
-    fn pools(&self) -> Option<String> {
-        let pools = &self.status.pools;
-        if pools.is_empty() {
-            return None;
-        }
-        let mut rows = columns(
-            ["POOL", "TYPE", "WANTED", "READY", "DRAINING", "CLOSED", "LAUNCHING", "MISSING", "LAYOUT", ""],
-            &[2, 3, 4, 5, 6, 7],
-        );
-        for pool in pools {
-            rows.add_row([
+    fn when(&self) -> String {
+        format!("{} ({})", day_and_time(self.status.at, &self.words.zone), self.status.time_zone)
+    }
+
+    fn pools(&self) -> Rows<10> {
+        let row = |pool: &PoolStatus| {
+            [
                 pool.pool.to_string(),
                 pool.instance_type.clone(),
                 pool.wanted.to_string(),
@@ -142,21 +168,21 @@ impl Page<'_> {
                 (pool.missing + pool.unready).to_string(),
                 layouts(pool),
                 remarks(pool),
-            ]);
+            ]
+        };
+        Rows {
+            head: ["POOL", "TYPE", "WANTED", "READY", "DRAINING", "CLOSED", "LAUNCHING", "MISSING", "LAYOUT", ""],
+            counts: &[2, 3, 4, 5, 6, 7],
+            rows: self.status.pools.iter().map(row).collect(),
         }
-        Some(trimmed(&rows))
     }
 
-    fn reservations(&self) -> Option<String> {
-        let reservations = &self.status.reservations;
-        if reservations.is_empty() {
-            return None;
+    fn reservations(&self) -> Rows<7> {
+        Rows {
+            head: ["RESERVATION", "STATE", "HELD", "USED", "IDLE", "IDLE COST", "END"],
+            counts: &[2, 3, 4, 5],
+            rows: self.status.reservations.iter().map(|one| self.reservation(one)).collect(),
         }
-        let mut rows = columns(["RESERVATION", "STATE", "HELD", "USED", "IDLE", "IDLE COST", "END"], &[2, 3, 4, 5]);
-        for one in reservations {
-            rows.add_row(self.reservation(one));
-        }
-        Some(trimmed(&rows))
     }
 
     fn reservation(&self, one: &ReservationStatus) -> [String; 7] {
@@ -183,56 +209,53 @@ impl Page<'_> {
         [name, state(&seen.state), held, used, idle, cost, end]
     }
 
-    fn quotas(&self) -> Option<String> {
-        let shares = &self.status.quotas;
-        if shares.is_empty() {
-            return None;
-        }
-        let mut rows =
-            columns(["QUOTA", "POOL", "GUARANTEED", "ON LOAN TO IT", "USED", "BORROWED", "LENT", "WAITING"], &[7]);
+    fn quotas(&self) -> Rows<8> {
         let mut last = None;
-        for share in shares {
-            let first = last != Some(&share.quota);
-            last = Some(&share.quota);
-            rows.add_row([
-                if first { share.quota.to_string() } else { String::new() },
-                share.pool.to_string(),
+        let row = |share| {
+            let ShareStatus { quota, pool, loaned, used, borrowed, lent, waiting, .. }: &ShareStatus = share;
+            let first = last.replace(quota) != Some(quota);
+            [
+                if first { quota.to_string() } else { String::new() },
+                pool.to_string(),
                 guaranteed(share),
-                supply(&share.loaned),
-                supply(&share.used),
-                supply(&share.borrowed),
-                supply(&share.lent),
-                if first { share.waiting.to_string() } else { String::new() },
-            ]);
+                supply(loaned),
+                supply(used),
+                supply(borrowed),
+                supply(lent),
+                if first { waiting.to_string() } else { String::new() },
+            ]
+        };
+        Rows {
+            head: ["QUOTA", "POOL", "GUARANTEED", "ON LOAN TO IT", "USED", "BORROWED", "LENT", "WAITING"],
+            counts: &[7],
+            rows: self.status.quotas.iter().map(row).collect(),
         }
-        Some(trimmed(&rows))
     }
 
     fn unmet(&self) -> Option<String> {
         let unmet = &self.status.unmet;
         let mut lines = vec![self.ink.paint(BOLD, "Waits within its guarantee")];
         lines.extend(unmet.iter().take(LINES).map(|one| format!("  quota/{}: {}", one.quota, clean(&one.why))));
-        lines.extend(more(unmet.len(), "of these"));
+        lines.extend(more(unmet.len(), LINES, "of these").map(|text| format!("  {text}")));
         (!unmet.is_empty()).then(|| lines.join("\n"))
     }
 
-    fn tides(&self) -> Option<String> {
-        let tides = &self.status.tides;
-        if tides.is_empty() {
-            return None;
-        }
-        let mut rows = columns(["TIDE", "PHASE", "NEXT TURN", "LENT", "RETURNING", ""], &[3, 4]);
-        for tide in tides {
-            rows.add_row([
+    fn tides(&self) -> Rows<6> {
+        let row = |tide: &TideStatus| {
+            [
                 tide.tide.to_string(),
                 turned(tide),
                 self.turn(tide),
                 tide.lent.to_string(),
                 tide.returning.to_string(),
                 self.tide_remarks(tide),
-            ]);
+            ]
+        };
+        Rows {
+            head: ["TIDE", "PHASE", "NEXT TURN", "LENT", "RETURNING", ""],
+            counts: &[3, 4],
+            rows: self.status.tides.iter().map(row).collect(),
         }
-        Some(trimmed(&rows))
     }
 
     fn turn(&self, tide: &TideStatus) -> String {
@@ -266,43 +289,48 @@ impl Page<'_> {
     }
 
     fn stopped(&self) -> Option<String> {
-        let status = self.status;
-        let mut lines = Vec::new();
-        if let Some(at) = status.ledger_lost {
-            let at = self.words.near(at);
-            lines.push(format!("Ledger lost, seen at {at}: the {SAID} that it held are not known"));
-            let command = words::command("lost", self.words.directory);
-            lines.push(self.ink.paint(DIM, &format!("  give those again that should hold, and then: {command} --yes")));
-        }
-        for freeze in &status.freezes {
-            lines.push(format!(
-                "Frozen: {}, {}",
-                words::scope(&freeze.scope),
-                self.words.freeze(freeze).replacen("frozen ", "", 1)
-            ));
-            lines.push(self.ink.paint(DIM, &format!("  to lift it: {}", self.words.thaw(freeze))));
-        }
-        let flag = words::dir_flag(self.words.directory);
-        for (node, why) in status.quarantines.iter().take(LINES) {
-            let (by, at, reason) = (clean(&why.by), self.words.near(why.at), clean(&why.reason));
-            lines.push(format!("Quarantined: {node}, by {by} at {at}: {reason}"));
-            let command = format!("  to return it: tidewright return {}{flag}", words::quoted(node.as_str()));
-            lines.push(self.ink.paint(DIM, &command));
-        }
-        lines.extend(more(status.quarantines.len(), "quarantined"));
-        for (node, order) in status.drains.iter().take(LINES) {
-            let (by, at, reason) = (clean(&order.by), self.words.near(order.at), clean(&order.reason));
-            lines.push(format!("Drained: {node}, for {by} since {at}: {reason}"));
-            let command = format!("  to open it: tidewright undrain {}{flag}", words::quoted(node.as_str()));
-            lines.push(self.ink.paint(DIM, &command));
-        }
-        lines.extend(more(status.drains.len(), "drained"));
-        for (node, why) in status.hands_off.iter().take(LINES) {
-            lines.push(format!("Hands off: {node}{}", words::off_because(why)));
-            lines.push(self.ink.paint(DIM, &format!("  to take that back: {}", words::hands_on(node))));
-        }
-        lines.extend(more(status.hands_off.len(), "with hands off"));
+        let lines = self.said(usize::MAX, LINES).into_iter().map(|Said { what, back }| match back {
+            Some((how, command)) => format!("{what}\n{}", self.ink.paint(DIM, &format!("  {how}: {command}"))),
+            None => format!("  {what}"),
+        });
+        let lines: Vec<String> = lines.collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// What people stopped or took out of service: so many freezes at most, and so many nodes of each kind.
+    fn said(&self, freezes: usize, nodes: usize) -> Vec<Said> {
+        let (status, flag) = (self.status, words::dir_flag(self.words.directory));
+        let mut all = Vec::new();
+        let mut say = |what: String, back: Option<(&'static str, String)>| all.push(Said { what, back });
+        if let Some(at) = status.ledger_lost {
+            let what = format!("Ledger lost, seen at {}: the {SAID} that it held are not known", self.words.near(at));
+            let command = format!("{} --yes", words::command("lost", self.words.directory));
+            say(what, Some(("give those again that should hold, and then", command)));
+        }
+        for freeze in status.freezes.iter().take(freezes) {
+            let why = self.words.freeze(freeze).replacen("frozen ", "", 1);
+            let what = format!("Frozen: {}, {why}", words::scope(&freeze.scope));
+            say(what, Some(("to lift it", self.words.thaw(freeze))));
+        }
+        more(status.freezes.len(), freezes, "frozen").into_iter().for_each(|text| say(text, None));
+        for (node, why) in status.quarantines.iter().take(nodes) {
+            let (by, at, reason) = (clean(&why.by), self.words.near(why.at), clean(&why.reason));
+            let command = format!("tidewright return {}{flag}", words::quoted(node.as_str()));
+            say(format!("Quarantined: {node}, by {by} at {at}: {reason}"), Some(("to return it", command)));
+        }
+        more(status.quarantines.len(), nodes, "quarantined").into_iter().for_each(|text| say(text, None));
+        for (node, order) in status.drains.iter().take(nodes) {
+            let (by, at, reason) = (clean(&order.by), self.words.near(order.at), clean(&order.reason));
+            let command = format!("tidewright undrain {}{flag}", words::quoted(node.as_str()));
+            say(format!("Drained: {node}, for {by} since {at}: {reason}"), Some(("to open it", command)));
+        }
+        more(status.drains.len(), nodes, "drained").into_iter().for_each(|text| say(text, None));
+        for (node, why) in status.hands_off.iter().take(nodes) {
+            let what = format!("Hands off: {node}{}", words::off_because(why));
+            say(what, Some(("to take that back", words::hands_on(node))));
+        }
+        more(status.hands_off.len(), nodes, "with hands off").into_iter().for_each(|text| say(text, None));
+        all
     }
 
     fn held(&self) -> Option<String> {
@@ -319,7 +347,7 @@ impl Page<'_> {
                 lines.push(self.ink.paint(DIM, &format!("    to do: {remedy}")));
             }
         }
-        lines.extend(more(held.len(), "held"));
+        lines.extend(more(held.len(), LINES, "held").map(|text| format!("  {text}")));
         lines.push(self.ink.paint(DIM, &format!("  all of it: {}", words::command("plan", self.words.directory))));
         Some(lines.join("\n"))
     }
@@ -331,13 +359,14 @@ impl Page<'_> {
         }
         let mut lines = vec![self.ink.paint(BOLD, "Not read, so nothing is removed because of it")];
         lines.extend(gaps.iter().take(LINES).map(|gap| format!("  {}: {}", clean(&gap.what), clean(&gap.why))));
-        lines.extend(more(gaps.len(), "not read"));
+        lines.extend(more(gaps.len(), LINES, "not read").map(|text| format!("  {text}")));
         Some(lines.join("\n"))
     }
 }
 
-fn more(all: usize, what: &str) -> Option<String> {
-    (all > LINES).then(|| format!("  and {} more {what}", all - LINES))
+/// How many of these are not shown.
+fn more(all: usize, most: usize, what: &str) -> Option<String> {
+    (all > most).then(|| format!("and {} more {what}", all - most))
 }
 
 /// "64 GPUs", "64 GPUs (wanted: 56 GPUs)"

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::fake::{Fake, State};
+use super::super::gate;
+use super::fake::{Fake, State, run};
 use super::*;
 use crate::observed::NoticeKind;
 use crate::provider::Class;
@@ -136,6 +137,51 @@ fn nobody_touches_a_node_that_a_person_keeps() {
     let kept = EventKind::Frozen { by: "tidewright.dev/hands-off on a".into(), reason: "debugging".into() };
     assert_eq!((ran.last("cordon:a"), ran.last("terminate:train/0")), (&kept, &kept));
     assert_eq!(ran.report.effects, 0);
+}
+
+/// Three nodes of `train`, and the plan that closes `a` and then `b` for this; `c` is taken out of service when `a` is closed.
+fn room_is_used_up(why: &str, urgency: Urgency, b_requires: Vec<Fact>) -> Ran {
+    let world = Fake::new();
+    for (index, name) in (0..).zip(["a", "b", "c"]) {
+        world.node(name, |node| node.taints.extend((name == "b").then(marks::starting_taint)));
+        world.remember(&[LedgerChange::Claimed { slot: slot(index), node: name.into() }]);
+    }
+    let nodes = ["a", "b", "c"].map(|name| Subject::Node(name.into()));
+    let mut input = input(&world);
+    input.observed = run(gate::look(world.world(), &nodes.into()));
+    world.when("cordon a", |state: &mut State| {
+        let quarantine = Quarantine { by: "ada".into(), at: Timestamp::UNIX_EPOCH, reason: "loud".into() };
+        state.remember(&[LedgerChange::Quarantine { node: "c".into(), quarantine }]);
+    });
+    let mark = marks::Mark::new(Timestamp::UNIX_EPOCH, why);
+    let closes = |name: &str| {
+        let action = Action::Cluster(ClusterAction::Cordon { node: name.into(), mark: mark.clone() });
+        Step { urgency, ..step(&format!("cordon:{name}"), action) }
+    };
+    let stop = StopSignal::default();
+    let second = Step { requires: b_requires, ..after(closes("b"), &["cordon:a"]) };
+    let steps = vec![closes("a"), second];
+    try_go(&world, &input, steps, None, &patience(&stop)).unwrap()
+}
+
+#[test]
+fn who_is_taken_out_meanwhile_uses_the_room_that_the_next_move_had() {
+    for why in ["replace", "cut", "exchange", "move"] {
+        let ran = room_is_used_up(why, Urgency::Chosen, Vec::new());
+        assert_eq!(*ran.last("cordon:a"), EventKind::Succeeded);
+        let why = ran.skipped("cordon:b");
+        assert!(
+            why.starts_with("c of pool/train was taken out of service since this was planned (ada, quarantine"),
+            "{why}"
+        );
+    }
+    // What asks no budget of updates: a pool that becomes smaller, a tide, health.
+    let goes =
+        |why, urgency, requires| *room_is_used_up(why, urgency, requires).last("cordon:b") == EventKind::Succeeded;
+    assert!(goes("remove", Urgency::Chosen, Vec::new()));
+    assert!(goes("cut", Urgency::Granted, Vec::new()));
+    // What nobody was let on yet is nobody's loss.
+    assert!(goes("cut", Urgency::Chosen, vec![Fact::Unopened("b".into())]));
 }
 
 #[test]

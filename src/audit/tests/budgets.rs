@@ -205,6 +205,15 @@ fn a_gang_wider_than_the_budget_moves_alone() {
     moving(&[("bert", &[1, 2, 3]), ("t5", &[4, 5, 6])]).breaks(UNAVAILABLE, "6 nodes of pool train");
     moving(&[("bert", &[1, 2]), ("t5", &[4])]).breaks(UNAVAILABLE, "3 nodes of pool train");
     moving(&[("bert", &[1, 2, 3])]).with(|bench| bench.cordoned("train", 7, "replace")).breaks(UNAVAILABLE, "4 nodes");
+    // Alone: with nobody kept out beside it, but for its own nodes.
+    let quarantined = |bench: &mut Bench| {
+        let quarantine = Quarantine { by: "ana".into(), at: bench.input.now, reason: "x".into() };
+        bench.input.ledger.head.quarantined.insert(node("train", 7), quarantine);
+    };
+    moving(&[("bert", &[1, 2, 3])]).with(quarantined).breaks(UNAVAILABLE, "4 nodes of pool train would be out, 1");
+    let closed = |bench: &mut Bench, index: u32| bench.node("train", index, |node| node.unschedulable = true);
+    moving(&[("bert", &[1, 2, 3])]).with(|bench| closed(bench, 7)).breaks(UNAVAILABLE, "4 nodes");
+    moving(&[("bert", &[1, 2, 3])]).with(|bench| closed(bench, 2)).passes();
 }
 
 #[test]

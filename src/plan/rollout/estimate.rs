@@ -103,8 +103,8 @@ pub(super) fn estimate(
     }
     let allowed = usize::try_from(updates.max_unavailable).ok()?;
     let room = allowed.saturating_sub(pace.kept);
-    // What a person keeps out is in the way of what would fit beside it otherwise.
-    if left.iter().any(|unit| unit.len() > room && unit.len() <= allowed) {
+    // What a person keeps out is in the way of what would fit beside it otherwise, and of what goes alone.
+    if pace.kept > 0 && left.iter().any(|unit| unit.len() > room) {
         return None;
     }
     while !left.is_empty() {

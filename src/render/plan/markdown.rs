@@ -1,21 +1,18 @@
 //! For a pull request: the verdict first, a table of who is disturbed, what is held; the rest folded away.
 //!
-//! A comment holds 65,536 characters. What does not fit is dropped in a fixed order: steps, then the names of gangs and
-//! objects, then drift and notes, then the tide, then lines of the tables. The verdict, the counts, the cost, the digest
-//! and the head of both tables always stay.
+//! What does not fit a comment is dropped in a fixed order: steps, then the names of gangs and objects, then drift and
+//! notes, then the tide, then lines of the tables. The verdict, the counts, the cost, the digest and the head of both
+//! tables always stay.
 
 use super::group::{Group, Kind, groups, longest};
 use super::human::{contents, cost, counts, harm, on, price, size, totals};
 use super::words::{self, MOST_OFF, range, short};
 use super::{Shown, Verdict, stands, verdict};
 use crate::plan::{Disruption, Step};
+use crate::render::comment::{self, BUDGET, bounded, cell, code, folded, mark};
 use crate::render::progress;
 use crate::render::tide::clock::day_and_time;
 
-/// In bytes, which are at least as many as characters.
-const BUDGET: usize = 60_000;
-/// Nobody's name may fill a comment.
-const LONGEST_CELL: usize = 240;
 /// Gangs, budgets and pods that are named of one change.
 const NAMES: usize = 20;
 
@@ -149,8 +146,7 @@ impl Page<'_> {
 
     /// A last row that counts what is not shown.
     fn more(&self, all: usize, width: usize) -> Option<String> {
-        let most = self.level.lines;
-        (all > most).then(|| format!("| | and {} more {}", all - most, "|".repeat(width - 1)))
+        comment::more(all, self.level.lines, width)
     }
 
     fn held(&self) -> Option<String> {
@@ -362,48 +358,4 @@ fn victims(hit: &Disruption) -> Vec<String> {
         format!("{} is lost: nobody makes it again, or its local data goes with it", cell(&pod.to_string()))
     });
     gangs.chain(budgets).chain(lost).collect()
-}
-
-fn folded(title: &str, body: &str) -> String {
-    format!("<details><summary>{title}</summary>\n\n{body}\n\n</details>")
-}
-
-fn bounded(text: &str) -> String {
-    let text = words::clean(text);
-    if text.chars().count() <= LONGEST_CELL {
-        return text;
-    }
-    text.chars().take(LONGEST_CELL).chain(['…']).collect()
-}
-
-/// Text from outside as text and nothing else: no markup, no mention of a person, no link, no end of a cell.
-fn cell(text: &str) -> String {
-    let mut out = String::new();
-    // A scheme makes a link of its own.
-    for c in bounded(text).replace("://", ":\u{200b}//").chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '~' | '#' | '!' => out.extend(['\\', c]),
-            // A name behind it would be told, and an issue linked.
-            '@' => out.push_str("@\u{200b}"),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Text as code in a cell.
-fn code(text: &str) -> String {
-    let text = text.replace('`', "'").replace('|', "\\|");
-    format!("`{text}`")
-}
-
-/// A word inside an HTML comment, which two dashes would end.
-fn mark(text: &str) -> String {
-    text.chars()
-        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-        .collect::<String>()
-        .replace("--", "-")
 }

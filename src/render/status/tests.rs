@@ -36,8 +36,8 @@ fn a_fleet_as_git_says_fits_on_a_screen() {
     ");
 }
 
-#[test]
-fn what_it_waits_for_is_told_with_what_to_do() {
+/// A fleet in a night in which much is stopped, and much waits.
+fn stopped() -> Status {
     let mut input = sample::input_at("2026-11-02T23:00-08:00");
     let now = input.now;
     let freeze = |scope| Freeze { scope, by: "ana".into(), at: now, reason: "incident 4711".into(), all: false };
@@ -54,7 +54,12 @@ fn what_it_waits_for_is_told_with_what_to_do() {
     let gap = Gap { what: "DescribeSpotPriceHistory".into(), why: "RequestLimitExceeded".into() };
     input.observed.cloud.spot_prices = Read::with_gap(Default::default(), now, gap);
     let plan = crate::plan::Plan { held: sample::plan(&input).held, ..sample::empty_plan() };
-    let status = Status::of(&input, &plan);
+    Status::of(&input, &plan)
+}
+
+#[test]
+fn what_it_waits_for_is_told_with_what_to_do() {
+    let status = stopped();
     assert_snapshot!(human(&status, "clusters/demo", false), @"
     Fleet test at Mon 2026-11-02 23:00 -08:00 (America/Los_Angeles), revision 9bd0e1c4d5e6
     Frozen: stopped; 4 wanted changes held
@@ -99,6 +104,122 @@ fn what_it_waits_for_is_told_with_what_to_do() {
     ");
     let painted = human(&status, "clusters/demo", true);
     assert_eq!(anstream::adapter::strip_str(&painted).to_string(), human(&status, "clusters/demo", false));
+}
+
+#[test]
+fn a_comment_says_the_same_as_the_screen() {
+    let status = Status::of(&sample::input(), &sample::empty_plan());
+    assert_snapshot!(markdown(&status, "."), @"
+    <!-- tidewright:status fleet=test head=9bd0e1c4d5e6f708192a3b4c5d6e7f8091a2b3c4 -->
+    ### Tidewright: test
+
+    **Converged**: as git says
+
+    Mon 2026-11-02 19:55 -08:00 (America/Los_Angeles), revision `9bd0e1c4d5e6`
+
+    | pool | type | wanted | ready | draining | closed | launching | missing | layout |  |
+    | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |
+    | serve | p4d.24xlarge | 3 | 3 | 0 | 0 | 0 | 0 | halves 3/3 |  |
+    | train | p5.48xlarge | 4 | 4 | 0 | 0 | 0 | 0 | whole 4/4 | 1 spare |
+
+    | reservation | state | held | used | idle | idle cost | end |
+    | --- | --- | ---: | ---: | ---: | ---: | --- |
+    | h100 | active | 4 | 4 | 0 | $0/h | never |
+
+    | quota | pool | guaranteed | on loan to it | used | borrowed | lent | waiting |
+    | --- | --- | --- | --- | --- | --- | --- | ---: |
+    | nlp | train | 8 GPUs | - | - | - | 8 GPUs | 1 |
+    | serving | serve | 48 × 3g.20gb | - | - | - | - | 0 |
+    | vision | train | 16 GPUs | - | 24 GPUs | 8 GPUs | - | 0 |
+
+    | tide | phase | next turn | lent | returning |  |
+    | --- | --- | --- | ---: | ---: | --- |
+    | nightly | high | low at 20:00 | 0 | 0 |  |
+    ");
+    assert_snapshot!(markdown(&stopped(), "clusters/demo"), @"
+    <!-- tidewright:status fleet=test head=9bd0e1c4d5e6f708192a3b4c5d6e7f8091a2b3c4 -->
+    ### Tidewright: test
+
+    **Frozen**: stopped; 4 wanted changes held
+
+    Mon 2026-11-02 23:00 -08:00 (America/Los_Angeles), revision `9bd0e1c4d5e6`
+
+    > ⚠ Frozen: the whole fleet, by ana since 23:00: incident 4711; to lift it: `tidewright thaw --dir clusters/demo`
+
+    > ⚠ Frozen: node/train-3, by ana since 23:00: incident 4711; to lift it: `tidewright thaw node/train-3 --dir clusters/demo`
+
+    > ⚠ Quarantined: train-0, by bo at 23:00: ECC errors; to return it: `tidewright return train-0 --dir clusters/demo`
+
+    > ⚠ Hands off: train-2: bo looks at its fan; to take that back: `kubectl annotate node train-2 tidewright.dev/hands-off-`
+
+    **Waiting**
+
+    | on | wanted | waits | to do |
+    | --- | --- | --- | --- |
+    | pool/train | replace 1 node | until Tue 10:00: the update window of pool/train is closed; done by Tue 10:25 |  |
+    | pool/train | launch a node for train/4, and 1 more like it | the cloud had no p5.48xlarge in us-west-2a; asked again at 23:05 |  |
+    | pool/serve | re-cut 1 node from whole to halves | frozen by ana since 21:30: incident 4711 | `tidewright thaw pool/serve --dir clusters/demo` |
+
+    All of it: `tidewright plan clusters/demo`
+
+    **Not read, so nothing is removed because of it**
+
+    - DescribeSpotPriceHistory: RequestLimitExceeded
+
+    | pool | type | wanted | ready | draining | closed | launching | missing | layout |  |
+    | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |
+    | serve | p4d.24xlarge | 3 | 2 | 0 | 0 | 0 | 1 | halves 2/1 + whole 0/2 |  |
+    | train | p5.48xlarge | 4 | 2 | 0 | 1 | 0 | 1 | whole 4/4 | 1 spare, 1 not ready |
+
+    | reservation | state | held | used | idle | idle cost | end |
+    | --- | --- | ---: | ---: | ---: | ---: | --- |
+    | h100 | active | 4 | 4 | 0 | $0/h | never |
+
+    | quota | pool | guaranteed | on loan to it | used | borrowed | lent | waiting |
+    | --- | --- | --- | --- | --- | --- | --- | ---: |
+    | nlp | train | 8 GPUs | - | - | - | 8 GPUs | 1 |
+    | serving | serve | 16 × 3g.20gb | - | - | - | 32 × 3g.20gb | 0 |
+    | vision | serve | - | 16 GPUs | - | - | - | 0 |
+    |  | train | 16 GPUs | - | 24 GPUs | 8 GPUs | - |  |
+
+    | tide | phase | next turn | lent | returning |  |
+    | --- | --- | --- | ---: | ---: | --- |
+    | nightly | low | reclaiming at Tue 05:45 | 2 | 0 |  |
+    ");
+}
+
+#[test]
+fn a_comment_fits_whoever_wrote_into_it() {
+    let long = format!("<b> @everyone | `rm` [x](https://example.com) {}", "&".repeat(300));
+    let mut status = stopped();
+    let quarantine = Quarantine { by: long.clone(), at: status.at, reason: long.clone() };
+    status.quarantines = (0..500).map(|node| (format!("train-{node}").into(), quarantine.clone())).collect();
+    status.hands_off = (0..500).map(|node| (format!("train-{node}").into(), long.clone())).collect();
+    status.gaps = vec![Gap { what: long.clone(), why: long.clone() }; 500];
+    let freeze = status.freezes[0].clone();
+    status.freezes = vec![Freeze { by: long.clone(), reason: long.clone(), ..freeze }; 500];
+    status.unmet = vec![crate::plan::unmet::Unmet { quota: "vision".into(), why: long.clone() }; 500];
+    let held = status.held[0].clone();
+    let held = (0..500).map(|at| crate::plan::Held {
+        wanted: format!("{at} {long}"),
+        waiting_on: crate::plan::WaitingOn::Person(format!("{at} {long}")),
+        ..held.clone()
+    });
+    status.held = held.collect();
+    status.pools = vec![status.pools[0].clone(); 500];
+    status.quotas = vec![status.quotas[0].clone(); 500];
+    status.reservations = vec![status.reservations[0].clone(); 500];
+    status.tides = vec![TideStatus { closed: Some(long), ..status.tides[0].clone() }; 500];
+    let text = markdown(&status, ".");
+    assert!(text.len() <= 60_000, "{}", text.len());
+    assert!(!text.contains("<b>") && !text.contains("@everyone") && !text.contains("[x]("), "{text}");
+    for told in ["**Frozen**: stopped; 500 wanted changes held", "and 497 more quarantined", "and 497 more |||||||||"] {
+        assert!(text.contains(told), "{told}\n{text}");
+    }
+    // Where there is room, more is told.
+    status = stopped();
+    status.quarantines = (0..60).map(|node| (format!("train-{node}").into(), quarantine.clone())).collect();
+    assert_eq!(markdown(&status, ".").matches("> ⚠ Quarantined").count(), 40);
 }
 
 #[test]
