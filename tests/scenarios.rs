@@ -131,9 +131,11 @@ scripts! {
     fresh_instances_are_listed_late
     frozen_document_lets_memory_be_true
     frozen_in_the_middle
+    frozen_in_the_middle_of_an_exchange
     frozen_node_of_a_gang_holds_all_of_it
     frozen_pool_holds_a_loan_of_quota
     frozen_pool_lends_nothing
+    frozen_slot_changes_no_places
     gang_beside_the_queues_is_asked_to_save
     gang_beside_the_queues_leaves_two_nodes
     gang_comes_back_on_new_nodes
@@ -148,6 +150,7 @@ scripts! {
     guard_calls_back_what_it_lent
     guard_stops_lending
     guard_that_is_silent_for_a_moment
+    held_partner_holds_an_exchange_of_nodes
     hidden_instances_freeze_deletion
     hidden_node_is_not_given_up
     higher_tier_takes_a_place
@@ -203,6 +206,7 @@ scripts! {
     node_that_is_late_is_not_idle
     node_that_nobody_was_let_on_is_updated_on_the_way
     nodes_change_places_when_that_pays
+    nodes_that_say_no_place_are_named_and_serve
     not_approved_is_not_begun
     not_approved_is_not_done
     notice_under_a_freeze
@@ -210,6 +214,10 @@ scripts! {
     old_plan_does_not_take_a_cut_back
     only_failed_orders_count
     owner_takes_back_what_it_lent
+    partner_dies_before_an_exchange
+    partner_dies_in_an_exchange
+    place_beyond_a_reservation_is_paid_by_the_hour
+    place_is_taken_after_a_neighbour_has_left
     pod_comes_after_the_cordon
     pod_comes_to_an_idle_node
     pods_that_find_no_place_are_named
@@ -233,6 +241,7 @@ scripts! {
     recall_turns_the_tide
     recommended_move_is_drained
     recommended_move_waits_for_idle
+    record_of_an_exchange_is_lost
     refused_eviction_is_quoted
     released_node_stays_in_quarantine
     removal_that_waits_takes_no_budget
@@ -248,9 +257,11 @@ scripts! {
     renamed_pool_with_hindered_nodes
     replace_in_a_full_reservation
     required_level_has_no_room
+    required_pool_stays_where_it_is
     resend_into_a_hidden_reservation
     reservation_and_pool_grow_together
     reservation_is_given_back_empty
+    reservation_on_another_leaf_is_passed_over
     reservation_shrinks_under_its_nodes
     reserved_places_come_before_offered_hosts
     retired_borrower_gives_back

@@ -70,7 +70,7 @@ fn chosen<'a>(case: &Case<'a>, pool: &PoolName, version: Version) -> BTreeSet<&'
                 let on_the_way = matches!(reason, Reason::Lent { .. } | Reason::Sick { remedy: Remedy::Reboot, .. });
                 on_the_way || matches!(reason, Reason::Outdated | Reason::Overfull { .. } | Reason::Layout { .. })
             }
-            Version::Cut => matches!(reason, Reason::Layout { from: Some(_), .. }),
+            Version::Cut => matches!(reason, Reason::Layout { .. }),
         };
         match (&step.action, version) {
             _ if !by_choice => None,

@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use super::Found;
 use super::case::Case;
 use super::evict::disturbing;
-use crate::effect::marks::{CORDON, Mark, is_starting};
+use crate::effect::marks::{CORDON, MIG_CONFIG, Mark, PLUGIN_CONFIG, is_starting};
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, Thing};
 use crate::fleet::updates::{When, Window};
 use crate::ids::{NodeName, PoolName, SlotId, WorkloadUid};
-use crate::observed::GangName;
+use crate::observed::{GangName, NodeSeen};
 use crate::plan::Reason;
 use crate::units::ZoneName;
 
@@ -34,6 +34,11 @@ fn is_chosen(reason: &Reason) -> bool {
     is_update(reason) || matches!(reason, Reason::Recommended { .. })
 }
 
+/// Whether nobody ever said how this node is cut.
+fn is_uncut(node: &NodeSeen) -> bool {
+    [MIG_CONFIG, PLUGIN_CONFIG].iter().all(|key| node.labels.get(*key).is_none_or(|cut| cut == "all-disabled"))
+}
+
 /// The nodes that are out for an update, by this plan or before it, and those that somebody keeps out of service. A gang
 /// goes whole: one that is wider than the pool allows goes alone, with nobody kept out beside it. What was begun is finished
 /// whatever the count, because half a change is worse than either end.
@@ -47,7 +52,8 @@ pub fn unavailable(case: &Case<'_>, found: &mut Found) {
         };
         // A node that has just come is cut for the first time: nobody had it.
         let is_new = |node: &&NodeName| {
-            let first = matches!(case.reason(at), Reason::Layout { from: None, .. });
+            let first =
+                matches!(case.reason(at), Reason::Layout { from: None, .. }) && case.node(node).is_some_and(is_uncut);
             let unopened = step.requires.contains(&Fact::Unopened((*node).clone()));
             let cordons = matches!(step.action, Action::Cluster(ClusterAction::Cordon { .. }));
             (case.node(node).is_some_and(is_starting) && (unopened || !cordons))

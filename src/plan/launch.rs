@@ -26,7 +26,7 @@ use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 use claims::{Claimable, claimable};
 pub use claims::{may_have, wearable};
-use places::growing;
+use places::{coming, growing};
 pub use steps::steps;
 
 /// How long a source that refused is left alone.
@@ -41,6 +41,8 @@ pub struct Room {
     leaving: BTreeMap<ReservationId, u32>,
     /// Places that reservations get when they are made as large as their documents say, which comes first.
     growing: BTreeMap<ReservationId, u32>,
+    /// Places of reservations that are made or found before anything is launched into them.
+    coming: BTreeMap<ReservationName, u32>,
     /// Of reservations that are to hold fewer: how many more they may have then. Less than none: so many are too many.
     smaller: BTreeMap<ReservationId, i64>,
     /// Live instances of a pool by source, and what this plan adds.
@@ -82,6 +84,7 @@ impl Room {
             free,
             leaving: BTreeMap::new(),
             growing: growing(view),
+            coming: coming(view),
             smaller: smaller(view),
             used: BTreeMap::new(),
             hourly: Usd::default(),
@@ -303,9 +306,14 @@ impl Room {
         let id = super::reservations::id_of(view.input, name);
         let Some((id, seen)) = id.and_then(|id| view.input.observed.cloud.reservations.seen().get_key_value(&id))
         else {
-            // It is made or found before anything else is; a block that nobody bought is not waited for.
-            let what = if is_block { what } else { format!("{what}, which comes first") };
-            return Err((capacity(what), !is_block));
+            // A block that nobody bought is not waited for.
+            if is_block {
+                return Err((capacity(what), false));
+            }
+            if !self.has_coming(view, pool, name, freed) {
+                return Err((capacity(format!("{what}, whose places others wait for")), false));
+            }
+            return Err((capacity(format!("{what}, which comes first")), true));
         };
         match seen.state {
             ReservationState::Active => {}

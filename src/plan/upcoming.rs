@@ -10,8 +10,10 @@ use jiff::tz::TimeZone;
 
 use super::draft::Draft;
 use super::harm::Harm;
+use super::layout;
 use super::types::{Disruption, PlanInput, Reason, Upcoming, frozen_by_document};
-use super::view::View;
+use super::view::{PoolView, SlotView, View};
+use super::wish::{Wish, cut_wish};
 use crate::effect::{Action, ClusterAction, Freeze, Scope, Thing};
 use crate::fleet::Change;
 use crate::fleet::layout::WHOLE;
@@ -27,7 +29,7 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let zone = input.target.standing.time_zone.zone();
     let moved = moved(draft);
     let nodes = LazyCell::new(|| Nodes::of(input, harm, moved));
-    let edited = edited(draft);
+    let edited = LazyCell::new(|| edited(view));
     let mut ahead: BTreeSet<&PoolName> = BTreeSet::new();
     // A node is emptied once: what comes to it afterwards does not run yet.
     let mut emptied: BTreeSet<(&PoolName, u32)> = BTreeSet::new();
@@ -82,15 +84,15 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     }
 }
 
-/// Pools whose nodes are to be cut anew after an edit.
-fn edited(draft: &Draft) -> BTreeSet<PoolName> {
-    let later = draft.held.iter().map(|held| (&held.what, &held.reason));
-    let now = draft.courses.iter().map(|course| (&course.on, &course.reason));
-    let pools = later.chain(now).filter_map(|(on, reason)| match (on, reason) {
-        (Thing::Pool(pool), Reason::Layout { from: Some(_), .. }) => Some(pool.clone()),
-        _ => None,
-    });
-    pools.collect()
+/// Pools with nodes that are to be cut anew after an edit; what somebody cut by hand is put back, and nobody edited it.
+fn edited<'a>(view: &View<'a>) -> BTreeSet<&'a PoolName> {
+    let is_edited = |pool: &PoolView<'_>, slot: &SlotView<'_>| {
+        let wish = cut_wish(view, pool, slot);
+        matches!(wish, Some(Wish::Cut { reason: Reason::Layout { .. }, rollout: true, .. }))
+            && layout::by_hand(view, pool, slot).is_none()
+    };
+    let pools = view.pools.iter().filter(|(_, pool)| pool.slots.iter().any(|slot| is_edited(pool, slot)));
+    pools.map(|(name, _)| *name).collect()
 }
 
 /// The freeze that keeps a pool as it is.

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::bench::*;
 use super::flows::*;
-use crate::effect::marks::PLUGIN_CONFIG;
+use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
 use crate::effect::*;
 use crate::fleet::policy::Remedy;
 use crate::fleet::updates::Canary;
@@ -162,18 +162,26 @@ fn updates_take_out_no_more_nodes_than_the_pool_allows() {
 
 #[test]
 fn nodes_that_have_just_come_are_cut_all_at_once() {
-    let cutting = |from: Option<crate::ids::LayoutName>| {
+    let cutting = |from: Option<crate::ids::LayoutName>, was_cut: bool| {
         let mut bench = Bench::settled(NOON);
         let reason = Reason::Layout { from, to: "halves".into() };
         for index in 0..6 {
-            bench.node("serve", index, |node| node.allocatable.clear());
+            bench.node("serve", index, |node| {
+                node.allocatable.clear();
+                node.labels.remove(MIG_CONFIG);
+                if was_cut {
+                    node.labels.insert(MIG_CONFIG.into(), "as-it-was-written-before".into());
+                }
+            });
             bench.drain("serve", index, "cut", &reason, &[]);
             bench.cut("serve", index, "halves", &reason);
         }
         bench
     };
-    cutting(None).passes();
-    cutting(Some("whole".into())).breaks(UNAVAILABLE, "6 nodes of pool serve");
+    cutting(None, false).passes();
+    cutting(Some("whole".into()), false).breaks(UNAVAILABLE, "6 nodes of pool serve");
+    // What a layout was before an edit is in no document any more, and its nodes have served.
+    cutting(None, true).breaks(UNAVAILABLE, "6 nodes of pool serve");
 }
 
 /// Drains gangs of `train`, each from all its nodes.
@@ -321,6 +329,28 @@ fn the_canary_serves_first() {
         bench.input.ledger.head.unwatched.insert(node("train", 0), at);
     };
     trying(1, &[1], 24).with(closed).breaks(CANARY, "2 nodes of pool train");
+}
+
+#[test]
+fn the_canary_of_an_edited_cut_serves_first() {
+    let cutting = |indexes: &[u32]| {
+        let mut bench = Bench::settled(NOON);
+        let canary = Canary { nodes: 1, r#for: Duration::hours(24) };
+        bench.standing().pools.get_mut("serve").unwrap().updates.canary = Some(canary);
+        for index in 0..6 {
+            let cut = "as-it-was-written-before".to_string();
+            bench.node("serve", index, |node| _ = node.labels.insert(MIG_CONFIG.into(), cut));
+        }
+        let reason = Reason::Layout { from: None, to: "halves".into() };
+        for index in indexes {
+            bench.drain("serve", *index, "cut", &reason, &[]);
+            bench.cut("serve", *index, "halves", &reason);
+        }
+        bench.plan.held.push(held(pool("serve")));
+        bench
+    };
+    cutting(&[1]).passes();
+    cutting(&[1, 2]).breaks(CANARY, "2 nodes of pool serve");
 }
 
 #[test]

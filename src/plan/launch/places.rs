@@ -1,4 +1,4 @@
-//! Places of reservations: those that come when one is made larger, and those that stay empty beside dearer nodes.
+//! Places of reservations: those that come when one is made or made larger, and those that stay empty beside dearer nodes.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,40 @@ use super::{BACK_OFF, Room, price};
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::Manage;
 use crate::fleet::standing::TermsSpec;
-use crate::ids::ReservationId;
-use crate::observed::{Market, ReservationState};
+use crate::ids::{ReservationId, ReservationName};
+use crate::observed::{InstanceState, Market, ReservationState};
 use crate::plan::reservations::id_of;
-use crate::plan::view::{PoolView, View};
+use crate::plan::view::{Body, PoolView, SlotView, View};
 use crate::units::Usd;
+
+/// How many places each reservation has for whoever waits until it is made, or listed: what its document says, less what
+/// stands in it or was asked for there. Whoever comes after those looks further.
+pub(super) fn coming(view: &View<'_>) -> BTreeMap<ReservationName, u32> {
+    let reservations = view.standing.reservations.iter().filter(|(name, spec)| {
+        matches!(spec.terms, TermsSpec::OnDemand { cancel: false, .. }) && id_of(view.input, name).is_none()
+    });
+    let places = reservations.map(|(name, spec)| {
+        let id = unlisted(view, name);
+        let is_there = |slot: &SlotView<'_>| {
+            let stands = slot.instance.filter(|(_, found)| found.state.is_live());
+            let stands = stands.filter(|(_, found)| found.state != InstanceState::ShuttingDown);
+            let asked = match slot.body {
+                Body::InFlight(intent) => intent.request.reservation.as_ref(),
+                _ => None,
+            };
+            stands.and_then(|(_, found)| found.reservation.as_ref()).or(asked) == id.as_ref()
+        };
+        let used = if id.is_some() { view.slots().filter(|(_, slot)| is_there(slot)).count() } else { 0 };
+        (name.clone(), spec.nodes.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX)))
+    });
+    places.collect()
+}
+
+/// The id of a reservation that is not listed, where it is known.
+fn unlisted(view: &View<'_>, name: &ReservationName) -> Option<ReservationId> {
+    let written = view.standing.reservations.get(name)?.id.as_deref().map(ReservationId::from);
+    written.or_else(|| view.input.ledger.head.reservations.get(name)?.id.clone())
+}
 
 /// How many places each reservation of ours lacks of what its document says, unless it was refused more a moment ago.
 pub(super) fn growing(view: &View<'_>) -> BTreeMap<ReservationId, u32> {
@@ -29,6 +58,26 @@ pub(super) fn growing(view: &View<'_>) -> BTreeMap<ReservationId, u32> {
 }
 
 impl Room {
+    /// Whether a reservation that is made or found first will have a place for this slot too; one that it has is taken.
+    pub(super) fn has_coming(
+        &mut self,
+        view: &View<'_>,
+        pool: &PoolView<'_>,
+        name: &ReservationName,
+        freed: Option<&ReservationId>,
+    ) -> bool {
+        let own = freed.is_some() && freed == unlisted(view, name).as_ref();
+        let places = self.coming.entry(name.clone()).or_insert(0);
+        if !own && *places == 0 {
+            return false;
+        }
+        *places -= u32::from(!own);
+        if let Some(zone) = view.standing.reservations.get(name).and_then(|spec| spec.zone.as_ref()) {
+            self.pin(view, pool, zone);
+        }
+        true
+    }
+
     /// Nodes of a pool that are paid by the hour while a place that is paid for anyway stays empty beside them.
     pub fn dear(&self, view: &View<'_>, pool: &PoolView<'_>) -> Option<String> {
         let by_the_hour = pool
