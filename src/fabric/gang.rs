@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::collective::{GIGABYTES, Links, allreduce};
+use super::collective::{GIGABYTES, Links, allreduce, parts};
 use super::problem::{Ask, Freedom, Host, Prices, Problem};
 use super::search::begin;
 use super::state::settle;
@@ -105,7 +105,12 @@ pub fn ask(tree: &Tree, seats: &[Seat], gang: &Gang, links: impl Fn(u32) -> Link
     let kinds = seats.iter().map(|seat| seat.kind + 1).max().unwrap_or(0);
     let shapes: Vec<Shape> = (0..kinds).filter_map(|kind| Shape::of(gang, seats, kind)).collect();
     let seconds = |shape: &Shape, hosts: &[usize]| {
-        allreduce(gang.gpus, shape.needs, crossed(tree, hosts), &links(shape.kind), GIGABYTES)
+        let mut leaves: Vec<u32> = hosts.iter().map(|host| tree.leaf_of[*host]).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        let links = links(shape.kind);
+        let (parts, crossed) = parts(tree, &leaves, shape.needs, crossed(tree, hosts), &links);
+        allreduce(gang.gpus, parts, crossed, &links, GIGABYTES)
     };
     let timed = |shape: &Shape, hosts: Vec<usize>| (seconds(shape, &hosts), shape.kind, hosts);
     let now = shapes.iter().filter_map(|shape| {

@@ -63,6 +63,8 @@ pub enum Oddity {
     Inferred { domain: String },
     /// Most that name this domain stand elsewhere above it: two domains with one name.
     Elsewhere { domain: String, above: String, most: String },
+    /// The same, where as many say one as say another.
+    Torn { domain: String, above: String, others: String },
 }
 
 impl Tree {
@@ -218,36 +220,55 @@ fn infer(levels: &[LevelName], places: &mut [Place]) -> Vec<Note> {
     notes
 }
 
-/// Domains of one name below different ones: taken as different. Where nearly all who name one stand together, the others
-/// are told; not where names are given out anew below each domain.
+/// Names below one domain, and below each the hosts that say so.
+type Named<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a NodeName>>>;
+
+/// Domains of one name below different ones: taken as different. Where most who name one stand together, the others are
+/// told, and else all; not where names are given out anew below each domain.
 fn namesakes(levels: &[LevelName], places: &[Place]) -> Vec<Note> {
     let mut notes = Vec::new();
     for (level, own_level) in levels.iter().enumerate().skip(1) {
-        let mut known: BTreeMap<&str, BTreeMap<&str, Vec<&NodeName>>> = BTreeMap::new();
+        let mut known: Named<'_> = BTreeMap::new();
         for place in places {
             if let (Some(above), Some(own)) = (&place.path[level - 1], &place.path[level]) {
                 known.entry(own).or_default().entry(above).or_default().push(&place.host);
             }
         }
-        let names = known.len();
-        let twice: Vec<_> = known.into_iter().filter(|(_, above)| above.len() > 1).collect();
-        if twice.len() > 1 && twice.len() * 2 > names {
+        if are_anew(&known) {
             continue;
         }
-        for (domain, above) in twice {
+        for (domain, above) in known.into_iter().filter(|(_, above)| above.len() > 1) {
             let all: usize = above.values().map(Vec::len).sum();
-            let most = above.iter().find(|(_, hosts)| hosts.len() * 2 > all);
-            let Some(most) = most.map(|(name, _)| *name) else { continue };
-            for (name, hosts) in above.iter().filter(|(name, _)| **name != most) {
-                notes.extend(hosts.iter().map(|host| Note {
-                    host: (*host).clone(),
-                    level: own_level.clone(),
-                    what: Oddity::Elsewhere { domain: domain.into(), above: (*name).into(), most: most.into() },
-                }));
+            let most = above.iter().find(|(_, hosts)| hosts.len() * 2 > all).map(|(name, _)| *name);
+            for (name, hosts) in above.iter().filter(|(name, _)| Some(**name) != most) {
+                let (domain, above_it) = (domain.to_string(), (*name).to_string());
+                let what = match most {
+                    Some(most) => Oddity::Elsewhere { domain, above: above_it, most: most.into() },
+                    None => {
+                        let others: Vec<&str> = above.keys().copied().filter(|other| other != name).collect();
+                        Oddity::Torn { domain, above: above_it, others: others.join(" or ") }
+                    }
+                };
+                let note =
+                    |host: &&NodeName| Note { host: (*host).clone(), level: own_level.clone(), what: what.clone() };
+                notes.extend(hosts.iter().map(note));
             }
         }
     }
     notes
+}
+
+/// Whether names are given out anew below each domain: most of them stand below most domains, and most of those with no few
+/// hosts beside many, as a label that is wrong would have it.
+fn are_anew(known: &Named<'_>) -> bool {
+    let domains: BTreeSet<&str> = known.values().flat_map(|above| above.keys().copied()).collect();
+    let is_common = |above: &&BTreeMap<&str, Vec<&NodeName>>| above.len() > 1 && above.len() * 2 > domains.len();
+    let is_even = |above: &&BTreeMap<&str, Vec<&NodeName>>| {
+        let (all, most) = above.values().fold((0, 0), |(all, most), hosts| (all + hosts.len(), most.max(hosts.len())));
+        most * 4 <= all * 3
+    };
+    let common = known.values().filter(is_common).count();
+    common * 2 > known.len() && known.values().filter(is_common).filter(is_even).count() * 2 > common
 }
 
 /// The path of a host with a name on every level: its own where nothing is known.

@@ -75,6 +75,10 @@ pub struct NodeShape {
     pub instance_type: InstanceType,
     pub gpu: Option<GpuModel>,
     pub gpus: u32,
+    /// How many GPUs reach each other over their own link, where that is not just those of one node: more across nodes, or
+    /// fewer, which leaves PCIe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvlink_domain: Option<u32>,
     pub vcpus: Option<u32>,
     pub memory_gib: Option<u32>,
     pub efa: u32,
@@ -359,6 +363,7 @@ impl Parts {
             instance_type: name.clone(),
             gpu: hardware.and_then(|hardware| hardware.gpu).map(|gpu| gpu.model.clone()),
             gpus: hardware.map_or(0, |hardware| hardware.gpus),
+            nvlink_domain: hardware.filter(|of| of.nvlink_domain != of.gpus.max(1)).map(|of| of.nvlink_domain),
             vcpus: known.and_then(|known| known.vcpus),
             memory_gib: known.and_then(|known| known.memory_gib),
             efa: known.and_then(|known| known.network.as_ref()).and_then(|network| network.efa).unwrap_or(0),

@@ -21,6 +21,7 @@ pub mod kept;
 pub mod launch;
 pub mod later;
 pub mod layout;
+pub mod links;
 pub mod marks;
 pub mod nowhere;
 pub mod objects;

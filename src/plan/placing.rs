@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use rust_decimal::prelude::ToPrimitive;
 use serde::{Deserialize, Serialize};
 
 use super::launch::{may_have, wearable};
@@ -15,15 +14,13 @@ use super::types::PlanInput;
 use super::view::{Body, PoolView, View};
 use crate::compile::cuts::is_never_cut;
 use crate::effect::marks::{GPU_COUNT, HANDS_OFF, POOL};
-use crate::fabric::collective::Links;
 use crate::fabric::fgd::Shape;
 use crate::fabric::gang::Seat;
 use crate::fabric::sources::{by_declaration, by_labels, by_layers};
 use crate::fabric::state::{Share, with_hosts};
 use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
 use crate::fleet::pool::Source;
-use crate::fleet::standing::{NodeShape, Standing};
-use crate::hardware::catalogue;
+use crate::fleet::standing::Standing;
 use crate::ids::{HostName, InstanceType, NodeName, PoolName, ReservationId, ReservationName, Zone};
 use crate::observed::{InstanceSeen, Market, NodeSeen, ReservationState};
 
@@ -554,20 +551,4 @@ pub fn shapes(input: &PlanInput) -> Vec<Shape> {
         Shape { cpu_milli: 0, gpus, milli: 1_000, models: Vec::new(), part }
     };
     counts.into_iter().map(shape).collect()
-}
-
-/// What the catalogue knows of the links of a node, and what is usual for the rest.
-pub fn links(shape: &NodeShape) -> Links {
-    let catalogue = catalogue();
-    let gpus = shape.gpus.max(1);
-    let gpu = shape.gpu.as_ref().and_then(|model| catalogue.gpus.get(model));
-    let inside = gpu.and_then(|gpu| gpu.nvlink.as_ref()).and_then(|link| link.one_way_gb_s.0.to_f64());
-    let network = catalogue.types.get(&shape.instance_type).and_then(|node| node.network.as_ref());
-    // Gbit/s of the whole node.
-    let outside = network.and_then(|network| network.gbps.0.to_f64()).map(|gbps| gbps / 8.0 / f64::from(gpus));
-    Links {
-        gpus_a_host: gpus,
-        inside: inside.unwrap_or(Links::USUAL.inside),
-        outside: outside.filter(|outside| *outside > 0.0).unwrap_or(Links::USUAL.outside),
-    }
 }

@@ -324,5 +324,8 @@ pub fn oddity(note: &Note) -> String {
         Oddity::Elsewhere { domain, above, most } => {
             format!("{host} has its {level} {domain} below {above}, and most have it below {most}: taken as two")
         }
+        Oddity::Torn { domain, above, others } => {
+            format!("{host} has its {level} {domain} below {above}, and as many have it below {others}: taken as two")
+        }
     }
 }

@@ -107,13 +107,34 @@ fn what_is_emptied_is_packed_into_free_gpus_elsewhere_and_needs_no_whole_host() 
 
 #[test]
 fn an_all_reduce_takes_what_the_formula_says() {
-    let links = Links { gpus_a_host: 8, inside: 450.0, outside: 50.0 };
+    let links = Links { gpus_a_host: 8, domain: 8, inside: 450.0, outside: 50.0 };
     let inside = 2.0 * 7.0 / 8.0 / 450.0;
     assert!((allreduce(8, 1, 0, &links, 1.0) - inside).abs() < 1e-12);
     let between = 2.0 * 3.0 / 4.0 * (1.0 / 8.0) / 50.0;
     assert!((allreduce(32, 4, 0, &links, 1.0) - inside - between).abs() < 1e-12);
     assert!((allreduce(32, 4, 2, &links, 1.0) - inside - 4.0 * between).abs() < 1e-12);
     assert!(allreduce(1, 1, 0, &links, 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn an_nvlink_domain_of_many_hosts_is_crossed_at_the_speed_of_its_link() {
+    // Leaves of four, two and four hosts with four GPUs each: one link joins sixteen.
+    let links = Links { gpus_a_host: 4, domain: 16, inside: 900.0, outside: 50.0 };
+    let host = |seat: Seat| Seat { gpus: 4, free: 4, ..seat };
+    let all: Vec<Seat> = seats(&[8; 10]).into_iter().map(host).collect();
+    let seconds = |gpus, together| {
+        let gang = Gang { gpus, together, required: false };
+        let Answer::Fits(fit) = ask(&small(), &all, &gang, |_| links) else { panic!("it fits") };
+        fit.seconds
+    };
+    assert!((seconds(16, Some(1)) - 2.0 * 15.0 / 16.0 / 900.0).abs() < 1e-12, "as one host of sixteen");
+    let two = 2.0 * 15.0 / 16.0 / 900.0 + 2.0 * 0.5 * (1.0 / 16.0) / 25.0;
+    assert!((seconds(32, Some(0)) - two).abs() < 1e-12, "two leaves, over the adapters between them");
+    // A leaf with more GPUs than the link joins is no such domain.
+    let eight = Links { domain: 8, ..links };
+    let gang = Gang { gpus: 16, together: Some(1), required: false };
+    let Answer::Fits(fit) = ask(&small(), &all, &gang, |_| eight) else { panic!("it fits") };
+    assert!((fit.seconds - allreduce(16, 4, 0, &eight, 1.0)).abs() < 1e-12);
 }
 
 #[test]

@@ -55,6 +55,29 @@ fn names_that_are_given_out_anew_below_each_domain_are_not_odd_and_are_told_with
 }
 
 #[test]
+fn a_domain_that_hangs_below_two_others_is_told_with_the_hosts_that_say_so() {
+    let told = |hosts: &[(&str, &str, &str)]| {
+        let places = hosts.iter().map(|(name, spine, leaf)| place(name, &[spine, leaf])).collect();
+        let notes = Tree::grow(&levels(&["spine", "leaf"]), places).1;
+        notes.into_iter().map(|note| (note.host.to_string(), note.what)).collect::<Vec<_>>()
+    };
+    // As many say one as say the other: both are named.
+    let torn =
+        |above: &str, others: &str| Oddity::Torn { domain: "x".into(), above: above.into(), others: others.into() };
+    let tie = [("a", "s", "x"), ("b", "t", "x"), ("c", "s", "y"), ("d", "t", "z")];
+    assert_eq!(told(&tie), [("a".into(), torn("s", "t")), ("b".into(), torn("t", "s"))]);
+    // One wrong label of five on two leaves of three: no names that are given out anew.
+    let mut wrong = Vec::new();
+    let names: Vec<String> = (0..15).map(|at| format!("h{at:02}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        let spine = if at == 4 || at == 9 { "t" } else { "s" };
+        wrong.push((name.as_str(), spine, ["x", "y", "z"][at / 5]));
+    }
+    let found: Vec<String> = told(&wrong).into_iter().map(|(host, _)| host).collect();
+    assert_eq!(found, ["h04", "h09"]);
+}
+
+#[test]
 fn a_host_that_does_not_say_where_it_hangs_is_told_and_stays_in_the_tree() {
     let places = vec![place("a", &["s", "x"]), place("b", &["", ""]), place("c", &["s", ""]), place("d", &["", "x"])];
     let (tree, notes) = Tree::grow(&levels(&["spine", "leaf"]), places);

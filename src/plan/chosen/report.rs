@@ -2,13 +2,14 @@
 
 use super::Scene;
 use super::bargains::bargains;
-use crate::fabric::collective::{GIGABYTES, Links, allreduce};
+use crate::fabric::collective::{GIGABYTES, Links, allreduce, parts};
 use crate::fabric::fgd::lost_of;
 use crate::fabric::reasons::Reason;
 use crate::fabric::slots::{FreeSlots, free_slots, slots_by_kind};
 use crate::fabric::state::{State, with_hosts};
 use crate::fabric::{Domain, Freedom};
-use crate::plan::placing::{Choice, Position, Site, links, shapes};
+use crate::plan::links::links;
+use crate::plan::placing::{Choice, Position, Site, shapes};
 use crate::plan::stands::{Bargain, Fragmented, LevelSlots, Next, NodeMove, PoolStands, Stands, Where};
 
 pub fn stands(scene: &Scene<'_, '_>, to: &[Option<u32>], state: &State<'_>, reasons: &[Reason]) -> Stands {
@@ -110,10 +111,18 @@ fn slower(scene: &Scene<'_, '_>, state: &State<'_>, pool: usize) -> Option<u32> 
         Choice::Nodes => (0..tree.depth()).rev().find(|level| tree.domains[*level].iter().any(has_room)),
         Choice::Launches | Choice::Hosts => tree.depth().checked_sub(1),
     };
-    let gpus = state.shares[pool].iter().map(|(group, count)| state.groups[*group as usize].gpus * count).sum();
+    let gpus: u32 = state.shares[pool].iter().map(|(group, count)| state.groups[*group as usize].gpus * count).sum();
     let links = scene.view.pools.get(&site.pools[pool]).map_or(Links::USUAL, |pool| links(&pool.spec.shape));
-    let time = |crossed| allreduce(gpus, nodes, crossed, &links, GIGABYTES);
-    let times = time(crossed(shared)) / time(crossed(best));
+    let leaves: Vec<u32> = state.domains(pool, tree.depth() - 1);
+    let now = parts(tree, &leaves, nodes, crossed(shared), &links);
+    // At best in as few of its leaves as hold it.
+    let few = match crossed(best) {
+        0 => 1,
+        _ => gpus.div_ceil(links.domain.max(1)).min(now.0),
+    };
+    let at_best = parts(tree, &leaves[..few.max(1) as usize], nodes, crossed(best), &links);
+    let time = |(parts, crossed)| allreduce(gpus, parts, crossed, &links, GIGABYTES);
+    let times = time(now) / time(at_best);
     let hundredths = (times * 100.0).round();
     (hundredths > 100.0 && hundredths < f64::from(u32::MAX)).then_some(hundredths as u32)
 }

@@ -134,7 +134,11 @@ impl Failure {
             }
             SdkError::ConstructionFailure(_) | SdkError::DispatchFailure(_) if is_about_credentials(&text) => {
                 let help = "log in (`aws sso login`), set AWS_PROFILE, or give the pod a role";
-                Self::new(api, Class::Denied, format!("there are no credentials for AWS: {text}. {help}"))
+                Self::new(
+                    api,
+                    Class::Denied,
+                    format!("there are no credentials for AWS: {}; {help}", text.trim_end_matches('.')),
+                )
             }
             SdkError::ConstructionFailure(_) => Self::new(api, Class::Other, format!("it cannot be asked: {text}")),
             // Nothing was sent: definitely not done, and worth another try.

@@ -151,6 +151,7 @@ impl CloudState {
             instance_type: name.clone(),
             gpu: known.gpu.clone(),
             gpus: known.gpus,
+            nvlink_domain: (known.nvlink_domain != known.gpus.max(1)).then_some(known.nvlink_domain),
             vcpus: known.vcpus,
             memory_gib: known.memory_gib,
             efa: known.network.as_ref().and_then(|network| network.efa).unwrap_or(0),
