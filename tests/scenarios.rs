@@ -261,6 +261,7 @@ scripts! {
     resend_into_a_hidden_reservation
     reservation_and_pool_grow_together
     reservation_is_given_back_empty
+    reservation_of_another_type_is_passed_over
     reservation_on_another_leaf_is_passed_over
     reservation_shrinks_under_its_nodes
     reserved_places_come_before_offered_hosts
@@ -329,6 +330,7 @@ scripts! {
     whoever_comes_back_keeps_nobody_for_ever
     wide_gang_waits_for_who_is_kept_out
     work_that_did_not_save_is_named
+    yes_to_one_image_is_none_to_another
 }
 
 #[test]

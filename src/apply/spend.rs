@@ -271,6 +271,9 @@ fn beyond(excess: &[Excess]) -> String {
             let object = object.words();
             return format!("{key}: {object} would be written differently from what was approved");
         }
+        if wanted.is_other_template(&left) && wanted.count <= left.count {
+            return format!("{key}: nodes would be launched from another template than was approved");
+        }
         match wanted.beyond(&left) {
             Some((what, wanted, left)) => format!("{key}: {wanted} {what} where {left} is left of the approval"),
             None => format!("{key} {} where {} is left of the approval", wanted.count, left.count),

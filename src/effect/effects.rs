@@ -74,6 +74,9 @@ pub struct Amount {
     /// Objects, with what is written; none where they are deleted. Whoever approved one text did not approve another.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objects: BTreeMap<ObjectKey, Option<Digest>>,
+    /// What nodes are launched as, or replaced by: whoever approved one image did not approve another.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub templates: BTreeSet<Digest>,
 }
 
 /// Something that goes beyond what was approved.
@@ -141,11 +144,14 @@ impl Amount {
         Self { count, ..Self::default() }
     }
 
-    /// An object that is written with this, or deleted. The ledger keeps it, so only as much of the digest as tells two
-    /// texts apart.
+    /// An object that is written with this, or deleted.
     pub fn object(key: &ObjectKey, written: Option<&Digest>) -> Self {
-        let short = |digest: &Digest| Digest::from(digest.as_str().get(..16).unwrap_or(digest.as_str()));
         Self { objects: BTreeMap::from([(key.clone(), written.map(short))]), ..Self::count(1) }
+    }
+
+    /// Whether nodes become what nobody approved.
+    pub fn is_other_template(&self, approved: &Amount) -> bool {
+        !self.templates.is_subset(&approved.templates)
     }
 
     pub fn add(&mut self, other: &Amount) {
@@ -157,6 +163,7 @@ impl Amount {
         self.teams.extend(other.teams.iter().cloned());
         self.highest = self.highest.max(other.highest);
         self.objects.extend(other.objects.iter().map(|(key, written)| (key.clone(), written.clone())));
+        self.templates.extend(other.templates.iter().cloned());
     }
 
     /// Objects that are written differently, or that were not named at all.
@@ -175,6 +182,7 @@ impl Amount {
             && self.teams.is_subset(&approved.teams)
             && self.highest <= approved.highest
             && self.unnamed(approved).next().is_none()
+            && !self.is_other_template(approved)
     }
 
     /// What goes beyond an approval although the count does not: its name, how much it is, and how much is left.
@@ -207,6 +215,11 @@ impl Amount {
         self.gpu_secs = self.gpu_secs.saturating_sub(done.gpu_secs);
         self.objects.retain(|key, _| !done.objects.contains_key(key));
     }
+}
+
+/// As much of a digest as tells two contents apart: the ledger keeps it.
+pub fn short(digest: &Digest) -> Digest {
+    digest.as_str().get(..16).unwrap_or(digest.as_str()).into()
 }
 
 impl Verb {

@@ -315,6 +315,9 @@ impl Room {
             }
             return Err((capacity(format!("{what}, which comes first")), true));
         };
+        if seen.instance_type != pool.spec.shape.instance_type {
+            return Err((capacity(format!("{what}, which holds {}", seen.instance_type)), false));
+        }
         match seen.state {
             ReservationState::Active => {}
             // A block that is pending waits for its payment; a reservation only for being listed.

@@ -6,6 +6,7 @@
 
 pub mod anew;
 pub mod blocks;
+pub mod bound;
 pub mod came;
 pub mod chosen;
 pub mod cost;
@@ -53,6 +54,7 @@ pub mod upcoming;
 pub mod view;
 pub mod wish;
 
+pub use bound::{is_approved_now, templates};
 pub use types::*;
 
 use chosen::Chosen;
@@ -111,6 +113,7 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
         ends::recommended_in_vain(view, &mut draft);
         upcoming::plan(view, &mut draft);
     }
+    bound::bind_templates(input, &mut draft);
     let left_out = gates::pass(view, kept, &mut draft);
     chosen.couple(view, &mut draft);
     (draft, left_out)

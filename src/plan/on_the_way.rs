@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::bound::is_approved_now;
 use super::draft::Draft;
 use super::drain::drained_at_most;
 use super::harm::gang_of;
@@ -19,7 +20,7 @@ use super::removed::{is_counted, removals};
 use super::rollout::{Hour, rollout};
 use super::slots::candidates;
 use super::steps::held;
-use super::types::{Held, Reason, WaitingOn, is_approved_now, thing};
+use super::types::{Held, Reason, WaitingOn, thing};
 use super::view::{PoolView, SlotView, View};
 use super::wish::{PressureOf, Wish, is_outdated};
 use crate::effect::{Amount, Effects, Verb};

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::bound::is_approved_now;
 use super::chosen::Chosen;
 use super::chosen::trades::finished_by;
 use super::draft::{Course, Draft};

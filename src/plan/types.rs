@@ -9,7 +9,7 @@ use super::stands::Stands;
 use crate::compile::cuts;
 use crate::compile::seats::Scene;
 pub use crate::compile::seats::Seats;
-use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing, Verb};
+use crate::effect::{Action, Counts, Desired, Effects, Fact, Freeze, Ledger, Opened, Recall, Scope, Thing};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::PoolTarget;
 use crate::fleet::{Change, Target};
@@ -551,21 +551,6 @@ pub fn asks(input: &PlanInput, step: &Step) -> bool {
         is_request && input.ledger.head.spent.values().flatten().any(|purpose| *purpose == request)
     };
     step.consent == Consent::Asked && !step.effects.is_empty() && !paid()
-}
-
-/// What the pools whose nodes these effects give up are to become: an approval of them is one of that.
-pub fn templates(input: &PlanInput, effects: &Effects) -> BTreeMap<PoolName, Digest> {
-    let pools = effects.0.keys().filter_map(|key| match (&key.verb, &key.on) {
-        (Verb::Terminate, Thing::Pool(pool)) => Some(pool),
-        _ => None,
-    });
-    pools.filter_map(|pool| Some((pool.clone(), input.desired.pools.get(pool)?.template.digest.clone()))).collect()
-}
-
-/// Whether an approval was given for what the pool's nodes are to become now.
-pub fn is_approved_now(input: &PlanInput, opened: &Opened, pool: &PoolName) -> bool {
-    let wanted = input.desired.pools.get(pool).map(|pool| &pool.template.digest);
-    wanted.is_some() && opened.templates.get(pool) == wanted
 }
 
 /// The newest approval, given before, that still covers all of this plan that asks for one.

@@ -238,6 +238,9 @@ struct Amount {
     /// Objects, with the beginning of the digest of what is written; null where they are deleted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     objects: BTreeMap<String, Option<String>>,
+    /// What nodes are launched as, or replaced by: the beginnings of the digests of launch templates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    templates: Vec<String>,
 }
 
 /// Something that is wanted and not done.
@@ -578,6 +581,7 @@ fn effects(effects: &Effects) -> BTreeMap<String, Amount> {
             .iter()
             .map(|(key, written)| (key.to_string(), written.as_ref().map(ToString::to_string)))
             .collect(),
+        templates: amount.templates.iter().map(ToString::to_string).collect(),
     };
     effects.0.iter().map(|(key, one)| (key.to_string(), amount(one))).collect()
 }

@@ -353,6 +353,9 @@ pub fn excess(excess: &Excess) -> String {
             let objects: Vec<String> = excess.wanted.unnamed(approved).map(ObjectKey::words).collect();
             format!("{}: {} would be written differently", excess.key, list(&objects, 6))
         }
+        Some(approved) if excess.wanted.count <= approved.count && excess.wanted.is_other_template(approved) => {
+            format!("{}: nodes would be launched from another template", excess.key)
+        }
         None => format!("{}: {wanted}; nothing of it was approved", excess.key),
         Some(approved) => format!("{}: {wanted}; approved was {}", excess.key, amount(approved)),
     }
