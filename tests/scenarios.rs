@@ -243,6 +243,7 @@ scripts! {
     recommended_move_waits_for_idle
     record_of_an_exchange_is_lost
     refused_eviction_is_quoted
+    refused_reservation_falls_back
     released_node_stays_in_quarantine
     removal_that_waits_takes_no_budget
     removals_before_a_lost_ledger_count
@@ -299,6 +300,7 @@ scripts! {
     slices_that_stay_up_take_no_room
     smaller_loan_is_asked_back_in_good_time
     spares_are_kept_beside_a_loan
+    spot_counts_at_its_highest_price
     spot_interruption
     spot_is_priced_in_its_zones
     stale_reads_move_nothing_backwards

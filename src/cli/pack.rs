@@ -22,6 +22,9 @@ use crate::round::Options;
 /// Grows by a minor number when something is added, by a major one when something that was there changes.
 const FORMAT_VERSION: &str = "1.0";
 
+/// With how many numbers of nodes a pool of its own is tried.
+const TRIED: usize = 32;
+
 /// How the GPUs of a pool should be cut for a demand of slices.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Tidewright pack", rename = "Pack")]
@@ -185,12 +188,12 @@ fn waste(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing) -> f64 {
     if there > 0.0 { (1.0 - f64::from(used) / there).max(0.0) * 100.0 } else { 0.0 }
 }
 
-/// The least number of nodes that would be enough.
-fn enough(cutting: &Cutting<'_>, demand: &Cut) -> Option<u32> {
+/// The least number of nodes from here on that would be enough.
+fn enough(cutting: &Cutting<'_>, demand: &Cut, from: u32) -> Option<u32> {
     let most: u32 = demand.values().sum();
     let is_enough = |nodes: &u32| on_nodes(cutting, demand, *nodes).unserved.is_empty();
     // More nodes never serve less.
-    let (mut low, mut high) = (cutting.nodes + 1, most.max(cutting.nodes + 1));
+    let (mut low, mut high) = (from, most.max(from));
     if !is_enough(&high) {
         return None;
     }
@@ -201,6 +204,29 @@ fn enough(cutting: &Cutting<'_>, demand: &Cut) -> Option<u32> {
     Some(low)
 }
 
+/// What fewer GPUs would be cut for, and how: the nodes of a pool are cut alike, so that a pool of few nodes of its own may
+/// waste less than one part of each of many. Its nodes, the GPUs cut, and how much of those nobody asked for.
+fn apart(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing) -> Option<(u32, u32, f64)> {
+    let many = |packing: &Packing| packing.cuts.iter().filter(|cut| !cut.is_empty()).count();
+    let gpus = |nodes: u32, packing: &Packing| nodes * u32::try_from(many(packing)).unwrap_or(u32::MAX);
+    let least = enough(cutting, demand, 1)?;
+    let tried = (least..cutting.nodes).take(TRIED).map(|nodes| {
+        let own = Cutting { nodes, now: vec![Cut::new(); cutting.gpus as usize], ..*cutting };
+        let packing = on_nodes(&own, demand, nodes);
+        (gpus(nodes, &packing), nodes, waste(&own, demand, &packing))
+    });
+    let (cut, nodes, waste) = tried.min_by_key(|(cut, nodes, _)| (*cut, *nodes))?;
+    (cut < gpus(cutting.nodes, packing)).then_some((nodes, cut, waste))
+}
+
+/// What the cuts that are there leave unused, where they serve all of it.
+fn as_it_is(cutting: &Cutting<'_>, demand: &Cut) -> Option<f64> {
+    let there = |profile: &MigProfile| cutting.now.iter().filter_map(|cut| cut.get(profile)).sum::<u32>();
+    let serves = demand.iter().all(|(profile, count)| there(profile).saturating_mul(cutting.nodes) >= *count);
+    let packing = Packing { cuts: cutting.now.clone(), unserved: Cut::new(), changed: 0 };
+    serves.then(|| waste(cutting, demand, &packing))
+}
+
 fn words(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str, layout: &str) -> String {
     let cut = packing.cuts.iter().filter(|cut| !cut.is_empty()).count();
     let nodes = cutting.nodes;
@@ -209,7 +235,21 @@ fn words(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str, lay
     out += &format!("{} otherwise than now; {:.0} % ", packing.changed, waste(cutting, demand, packing));
     out += "of what is cut is not asked for.";
     if packing.unserved.is_empty() {
-        return out + &format!("\nWrite it beside the pool, with `layout: {layout}` in it.");
+        out += &format!("\nWrite it beside the pool, with `layout: {layout}` in it.");
+        if let Some(waste) = as_it_is(cutting, demand).filter(|_| packing.changed > 0) {
+            out += &format!(
+                "\nThe layout that is there serves all of it too, and no GPU is cut anew; {waste:.0} % of what it cuts is not \
+                 asked for."
+            );
+        }
+        if let Some((nodes, cut, waste)) = apart(cutting, demand, packing) {
+            let nodes = if nodes == 1 { "one node".into() } else { format!("{nodes} nodes") };
+            out += &format!(
+                "\nThe nodes of a pool are cut alike: a pool of {nodes} for this alone would cut {cut} GPUs, of which {waste:.0} % \
+                 is not asked for."
+            );
+        }
+        return out;
     }
     let missing: Vec<String> = packing
         .unserved
@@ -221,7 +261,7 @@ fn words(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str, lay
         })
         .collect();
     out += &format!("\nNot served: {}", missing.join(", "));
-    match enough(cutting, demand) {
+    match enough(cutting, demand, nodes + 1) {
         Some(nodes) => out + &format!("; {nodes} nodes would be enough."),
         None => out + ".",
     }
@@ -244,4 +284,37 @@ fn as_json(cutting: &Cutting<'_>, demand: &Cut, packing: &Packing, pool: &str) -
 /// The JSON Schema (draft-07) of what `--output json` gives.
 pub fn json_schema() -> Value {
     SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<Report>().to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slices(all: &[(&str, u32)]) -> Cut {
+        all.iter().map(|(profile, count)| ((*profile).into(), *count)).collect()
+    }
+
+    /// Twelve nodes of eight GPUs, half of them in halves and half in sevenths.
+    #[test]
+    fn what_stays_as_it_is_and_what_a_pool_of_its_own_would_cut_is_told() {
+        let geometry = catalogue().gpus["h100-sxm"].mig.as_ref().unwrap();
+        let (halves, sevenths) = (slices(&[("3g.40gb", 2)]), slices(&[("1g.10gb", 7)]));
+        let now = [vec![halves; 4], vec![sevenths; 4]].concat();
+        let cutting = Cutting { geometry, nodes: 12, gpus: 8, now };
+        let demand = slices(&[("1g.10gb", 40), ("3g.40gb", 6)]);
+        let packing = on_nodes(&cutting, &demand, 12);
+        // One GPU of each of twelve; on three nodes two in sevenths and one in halves are enough.
+        let (nodes, cut, waste) = apart(&cutting, &demand, &packing).unwrap();
+        assert_eq!((nodes, cut, waste.round() as u32), (3, 9, 8));
+        assert_eq!(as_it_is(&cutting, &demand).map(|waste| waste.round() as u32), Some(91));
+        assert_eq!(as_it_is(&cutting, &slices(&[("2g.20gb", 1)])), None);
+        let said = words(&cutting, &demand, &packing, "serve", "serve-slices");
+        assert!(
+            said.contains("serves all of it too") && said.contains("a pool of 3 nodes for this alone would cut 9"),
+            "{said}"
+        );
+        // Every GPU in halves: no pool of its own cuts fewer.
+        let all = slices(&[("3g.40gb", 192)]);
+        assert_eq!(apart(&cutting, &all, &on_nodes(&cutting, &all, 12)), None);
+    }
 }

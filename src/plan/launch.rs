@@ -26,7 +26,8 @@ use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 use claims::{Claimable, claimable};
 pub use claims::{may_have, wearable};
-use places::{coming, growing};
+pub use places::price;
+use places::{coming, growing, rate, refused_reservation};
 pub use steps::steps;
 
 /// How long a source that refused is left alone.
@@ -47,7 +48,7 @@ pub struct Room {
     smaller: BTreeMap<ReservationId, i64>,
     /// Live instances of a pool by source, and what this plan adds.
     used: BTreeMap<(PoolName, u32), u32>,
-    /// What on-demand and spot nodes cost an hour, with what this plan adds.
+    /// What on-demand and spot nodes cost an hour at most, with what this plan adds.
     pub hourly: Usd,
     /// Nodes that belong to somebody, or will.
     claimed: BTreeSet<NodeName>,
@@ -111,7 +112,7 @@ impl Room {
                     *room.used.entry((pool.name.clone(), source)).or_insert(0) += 1;
                 }
                 if matches!(found.market, Market::OnDemand | Market::Spot) {
-                    room.hourly.0 += price(view, pool, found.market, &found.zone).0;
+                    room.hourly.0 += rate(pool, found.market).0;
                 }
             }
             if let Body::InFlight(intent) = slot.body {
@@ -124,7 +125,7 @@ impl Room {
                     *more -= 1;
                 }
                 if matches!(request.market, Market::OnDemand | Market::Spot) {
-                    room.hourly.0 += price(view, pool, request.market, &request.zone).0;
+                    room.hourly.0 += rate(pool, request.market).0;
                 }
             }
         }
@@ -197,7 +198,7 @@ impl Room {
         if let Some(used) = self.used.get_mut(&(pool.name.clone(), source)) {
             *used = used.saturating_sub(1);
         }
-        self.hourly.0 -= price(view, pool, found.market, &found.zone).0;
+        self.hourly.0 -= rate(pool, found.market).0;
         if let Some(more) = found.reservation.as_ref().and_then(|id| self.smaller.get_mut(id)) {
             *more += 1;
         }
@@ -208,7 +209,7 @@ impl Room {
         let Some((_, found)) = slot.instance else { return };
         let source = source_of(view, pool, found.market, found.reservation.as_ref());
         *self.used.entry((pool.name.clone(), source)).or_insert(0) += 1;
-        self.hourly.0 += price(view, pool, found.market, &found.zone).0;
+        self.hourly.0 += rate(pool, found.market).0;
         if let Some(more) = found.reservation.as_ref().and_then(|id| self.smaller.get_mut(id)) {
             *more -= 1;
         }
@@ -310,6 +311,9 @@ impl Room {
             if is_block {
                 return Err((capacity(what), false));
             }
+            if let Some(retry) = refused_reservation(view, name) {
+                return Err((WaitingOn::Capacity { what: format!("room for {what}"), retry: Some(retry) }, false));
+            }
             if !self.has_coming(view, pool, name, freed) {
                 return Err((capacity(format!("{what}, whose places others wait for")), false));
             }
@@ -400,7 +404,7 @@ impl Room {
             let name = format!("the price of {what} in {zone}");
             return Err((WaitingOn::Limit { name, allowed: most, wanted: usd_hour }, false));
         }
-        let wanted = Usd(self.hourly.0 + usd_hour.0);
+        let wanted = Usd(self.hourly.0 + rate(pool, market).0);
         let allowed = view.standing.limits.hourly_usd.unwrap_or_default();
         if wanted > allowed && !replaces_dead {
             return Err((WaitingOn::Limit { name: "limits.hourlyUsd".into(), allowed, wanted }, false));
@@ -537,20 +541,6 @@ pub fn zones(view: &View<'_>, pool: &PoolView<'_>) -> Vec<Zone> {
     }
     let priced = view.input.observed.cloud.spot_prices.seen().get(&pool.spec.shape.instance_type);
     priced.into_iter().flat_map(|zones| zones.keys().cloned()).collect()
-}
-
-/// What a node costs an hour beside what is reserved.
-pub fn price(view: &View<'_>, pool: &PoolView<'_>, market: Market, zone: &Zone) -> Usd {
-    let on_demand = pool.spec.shape.on_demand.unwrap_or_default();
-    match market {
-        Market::Reserved | Market::Block => Usd::default(),
-        Market::OnDemand => on_demand,
-        Market::Spot => {
-            let prices = view.input.observed.cloud.spot_prices.seen();
-            let found = prices.get(&pool.spec.shape.instance_type).and_then(|zones| zones.get(zone));
-            found.copied().unwrap_or(on_demand)
-        }
-    }
 }
 
 /// Which of the pool's sources an instance came from, as far as that can be seen.

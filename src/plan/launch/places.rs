@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use rust_decimal::Decimal;
 
-use super::{BACK_OFF, Room, price};
+use super::{BACK_OFF, Room, left_alone};
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::Manage;
 use crate::fleet::standing::TermsSpec;
-use crate::ids::{ReservationId, ReservationName};
+use crate::ids::{ReservationId, ReservationName, Zone};
 use crate::observed::{InstanceState, Market, ReservationState};
 use crate::plan::reservations::id_of;
 use crate::plan::view::{Body, PoolView, SlotView, View};
@@ -35,6 +36,40 @@ pub(super) fn coming(view: &View<'_>) -> BTreeMap<ReservationName, u32> {
         (name.clone(), spec.nodes.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX)))
     });
     places.collect()
+}
+
+/// Until when a reservation that the cloud had no room for is not asked for again: nobody waits for it meanwhile.
+pub(super) fn refused_reservation(view: &View<'_>, name: &ReservationName) -> Option<Timestamp> {
+    left_alone(view, view.input.ledger.head.reservations.get(name)?.refused?)
+}
+
+/// What a node costs an hour at most beside what is reserved: spot at the highest price that its pool bids. The hourly limit
+/// holds whatever the market does.
+pub(super) fn rate(pool: &PoolView<'_>, market: Market) -> Usd {
+    let on_demand = pool.spec.shape.on_demand.unwrap_or_default();
+    let percent = pool.spec.capacity.iter().filter_map(|source| match source {
+        Source::Spot { max_price_percent, .. } => Some(*max_price_percent),
+        _ => None,
+    });
+    match market {
+        Market::Reserved | Market::Block => Usd::default(),
+        Market::OnDemand => on_demand,
+        Market::Spot => Usd(on_demand.0 * Decimal::from(percent.max().unwrap_or(100)) / Decimal::ONE_HUNDRED),
+    }
+}
+
+/// What a node costs an hour beside what is reserved.
+pub fn price(view: &View<'_>, pool: &PoolView<'_>, market: Market, zone: &Zone) -> Usd {
+    let on_demand = pool.spec.shape.on_demand.unwrap_or_default();
+    match market {
+        Market::Reserved | Market::Block => Usd::default(),
+        Market::OnDemand => on_demand,
+        Market::Spot => {
+            let prices = view.input.observed.cloud.spot_prices.seen();
+            let found = prices.get(&pool.spec.shape.instance_type).and_then(|zones| zones.get(zone));
+            found.copied().unwrap_or(on_demand)
+        }
+    }
 }
 
 /// The id of a reservation that is not listed, where it is known.
