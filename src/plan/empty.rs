@@ -167,12 +167,12 @@ pub fn fill(
                 made.steps,
             );
         }
-        Supply::Wait(waiting_on) => {
+        Supply::Wait(waiting_on, usd_hour) => {
             // What only remembers is done whatever the launch waits for.
             if !made.steps.is_empty() {
                 push(draft, &on, vec![], format!("free {}", slot.id), Reason::Bookkeeping, false, made.steps);
             }
-            let effects = Effects::one(Verb::Launch, on.clone(), Amount::count(1));
+            let effects = Effects::one(Verb::Launch, on.clone(), Amount { usd_hour, ..Amount::count(1) });
             draft.held.push(Held { effects, ..held(&on, sentence, reason.clone(), waiting_on) });
         }
     }

@@ -7,6 +7,7 @@
 mod claims;
 mod places;
 mod steps;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ pub use claims::{may_have, wearable};
 pub use places::price;
 use places::{coming, growing, rate, refused_reservation};
 pub use steps::steps;
+use words::{both, describe};
 
 /// How long a source that refused is left alone.
 pub const BACK_OFF: SignedDuration = SignedDuration::from_mins(10);
@@ -67,9 +69,14 @@ pub struct Room {
 /// What a slot gets.
 #[derive(Debug)]
 pub enum Supply {
-    Launch { request: Box<LaunchRequest>, usd_hour: Usd, wait_for: Option<Fact> },
+    Launch {
+        request: Box<LaunchRequest>,
+        usd_hour: Usd,
+        wait_for: Option<Fact>,
+    },
     Claim(NodeName),
-    Wait(WaitingOn),
+    /// With what it will cost an hour, where that is known.
+    Wait(WaitingOn, Usd),
 }
 
 impl Room {
@@ -227,9 +234,11 @@ impl Room {
     ) -> Supply {
         if let Some(stray) = view.stray(&slot.id) {
             let what = format!("{stray} says that it is {} too: nothing is launched beside it", slot.id);
-            return Supply::Wait(WaitingOn::Person(what));
+            return Supply::Wait(WaitingOn::Person(what), Usd::default());
         }
         let (mut waiting, mut full) = (None, None);
+        // A reservation that is made or found first has no place for this slot: the next source gives one then, and near it.
+        let mut first = None;
         for (place, source) in pool.spec.capacity.iter().enumerate() {
             let place = u32::try_from(place).unwrap_or(u32::MAX);
             if let Some(retry) = self.refused_until(view, pool, slot, place, source) {
@@ -245,17 +254,28 @@ impl Room {
                 }
                 Source::Existing { labels } => self.existing(view, pool, slot, labels),
             };
+            let comes = matches!(source, Source::Reservation(name) if self.is_coming(view, name));
             match found {
-                Ok(supply) => return supply,
+                Ok(supply) => {
+                    return match (first, supply) {
+                        (None, supply) => supply,
+                        (Some(wait), Supply::Launch { usd_hour, .. }) => Supply::Wait(wait, usd_hour),
+                        (Some(wait), _) => Supply::Wait(wait, Usd::default()),
+                    };
+                }
                 // Waiting for a place of one's own is no reason to pay for another.
-                Err((wait, true)) => return Supply::Wait(wait),
+                Err((wait, true)) => return Supply::Wait(wait, Usd::default()),
+                Err((wait, false)) if comes => first = first.or(Some(wait)),
                 // A source that gives all that it may is as it should be: what the others say is the reason.
                 Err((wait @ WaitingOn::Budget { .. }, false)) => full = full.or(Some(wait)),
                 Err((wait, false)) => waiting = Some(both(waiting, wait)),
             }
         }
+        if let Some(wait) = first {
+            return Supply::Wait(wait, Usd::default());
+        }
         let nothing = || WaitingOn::Capacity { what: "any source of the pool".into(), retry: None };
-        Supply::Wait(match (waiting, full) {
+        let wait = match (waiting, full) {
             // That the other sources give all that they may is half of the answer.
             (Some(WaitingOn::Capacity { what, retry }), Some(WaitingOn::Budget { name, allowed, used, .. })) => {
                 let number = if used > allowed {
@@ -266,7 +286,8 @@ impl Room {
                 WaitingOn::Capacity { what: format!("{what}, and {name} are {number}"), retry }
             }
             (waiting, full) => waiting.or(full).unwrap_or_else(nothing),
-        })
+        };
+        Supply::Wait(wait, Usd::default())
     }
 
     /// When a source that has just refused this slot everywhere may be asked again.
@@ -314,10 +335,8 @@ impl Room {
             if let Some(retry) = refused_reservation(view, name) {
                 return Err((WaitingOn::Capacity { what: format!("room for {what}"), retry: Some(retry) }, false));
             }
-            if !self.has_coming(view, pool, name, freed) {
-                return Err((capacity(format!("{what}, whose places others wait for")), false));
-            }
-            return Err((capacity(format!("{what}, which comes first")), true));
+            let what = capacity(format!("{what}, which comes first"));
+            return Err((what, self.has_coming(view, pool, name, freed)));
         };
         if seen.instance_type != pool.spec.shape.instance_type {
             return Err((capacity(format!("{what}, which holds {}", seen.instance_type)), false));
@@ -555,35 +574,4 @@ fn source_of(view: &View<'_>, pool: &PoolView<'_>, market: Market, reservation: 
         Source::Existing { .. } => false,
     });
     place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)
-}
-
-/// What two sources wait for: a slot is filled by either, so both are told; where one is asked again, with when.
-fn both(first: Option<WaitingOn>, next: WaitingOn) -> WaitingOn {
-    match (first, next) {
-        (Some(WaitingOn::Capacity { what, retry: None }), WaitingOn::Capacity { what: other, retry: Some(at) }) => {
-            WaitingOn::Capacity { what: format!("{other}, beside {what}"), retry: Some(at) }
-        }
-        (Some(WaitingOn::Capacity { what, retry: Some(at) }), WaitingOn::Capacity { what: other, retry }) => {
-            WaitingOn::Capacity {
-                what: format!("{what}, beside {other}"),
-                retry: retry.map_or(Some(at), |r| Some(r.min(at))),
-            }
-        }
-        (Some(WaitingOn::Capacity { what, retry: None }), WaitingOn::Capacity { what: other, retry: None }) => {
-            WaitingOn::Capacity { what: format!("{what}, or {other}"), retry: None }
-        }
-        (first, next) => first.unwrap_or(next),
-    }
-}
-
-/// What the cloud was asked for and had none of.
-fn describe(zones: &[Zone], pool: &PoolView<'_>, source: &Source) -> String {
-    let zones: Vec<String> = zones.iter().map(ToString::to_string).collect();
-    let nodes = format!("{} in {}", pool.spec.shape.instance_type, zones.join(" or "));
-    match source {
-        Source::Reservation(name) => format!("room in reservation/{name}"),
-        Source::OnDemand { .. } => format!("on-demand {nodes}"),
-        Source::Spot { .. } => format!("spot {nodes}"),
-        Source::Existing { .. } => "existing node with its labels".into(),
-    }
 }

@@ -108,7 +108,7 @@ pub fn serving(
     let next = if waits.is_none() && !is_kept { successor(view, pool, slot, wish, shared) } else { None };
     let (next, nowhere) = match next {
         // Whoever moves by choice stays where he is while there is no place to go to.
-        Some(Supply::Wait(waiting_on)) if wish.is_rollout() && !begun => {
+        Some(Supply::Wait(waiting_on, _)) if wish.is_rollout() && !begun => {
             shared.room.stays(view, pool, slot);
             (None, Some(waiting_on))
         }

@@ -93,6 +93,11 @@ pub(super) fn growing(view: &View<'_>) -> BTreeMap<ReservationId, u32> {
 }
 
 impl Room {
+    /// Whether a reservation is made or found before anything is launched into it.
+    pub(super) fn is_coming(&self, view: &View<'_>, name: &ReservationName) -> bool {
+        self.coming.contains_key(name) && refused_reservation(view, name).is_none()
+    }
+
     /// Whether a reservation that is made or found first will have a place for this slot too; one that it has is taken.
     pub(super) fn has_coming(
         &mut self,
