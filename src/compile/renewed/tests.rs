@@ -140,11 +140,7 @@ fn renewed(is: &[&str], wanted: &[&str], carried: &[&str]) -> Desired {
     let mut objects = old();
     objects[1].1 = tolerating(is);
     let mut cluster = there(&objects);
-    let taints = carried.iter().map(|key| Taint {
-        key: (*key).into(),
-        value: None,
-        effect: TaintEffect::NoSchedule,
-    });
+    let taints = carried.iter().map(|key| Taint { key: (*key).into(), value: None, effect: TaintEffect::NoSchedule });
     let now = at("2026-03-01T12:00Z");
     let node = NodeSeen {
         uid: "n-0".into(),
