@@ -305,6 +305,7 @@ scripts! {
     spot_is_priced_in_its_zones
     stale_reads_move_nothing_backwards
     stillborn_node_is_replaced
+    taint_shuts_nobody_out
     three_pools_exchange_nodes_in_a_ring
     throttled_calls_are_repeated
     tide_is_no_way_around_a_roll_out
@@ -327,6 +328,7 @@ scripts! {
     what_is_held_says_why
     what_is_held_takes_no_room
     what_is_not_ours_stays
+    what_leaves_a_pool_leaves_its_nodes
     what_waits_for_a_loan_is_shown
     whoever_comes_back_is_not_sent_again
     whoever_comes_back_keeps_nobody_for_ever

@@ -14,6 +14,7 @@ mod budgets;
 mod canary;
 mod capacity;
 mod case;
+mod clothes;
 mod dag;
 mod drain;
 mod evict;
@@ -119,6 +120,10 @@ const LAWS: &[Law] = &[
     capacity::reservations_are_ours,
     owners::instances_are_ours,
     owners::nodes_are_ours,
+    clothes::only_ours_comes_off,
+    clothes::nothing_is_left_on,
+    clothes::taints_come_after_flavors,
+    clothes::flavors_keep_what_is_fixed,
     objects::objects_are_ours,
     objects::only_retired_is_deleted,
     stops::frozen,

@@ -108,7 +108,7 @@ impl Covered {
                 key.words()
             );
             let waits = self.unplaced.get(&quota.cluster_queue)?.clone();
-            Some(Staged { key, wanted, waits })
+            Some(Staged { key, wanted, waits, carried: Vec::new() })
         });
         waiting.collect()
     }

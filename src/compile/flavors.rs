@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use crate::effect::marks::POOL;
 use crate::effect::{Object, digest_of};
 use crate::fleet::Target;
-use crate::fleet::launch::Taint;
+use crate::fleet::launch::{Taint, TaintEffect};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::{Level, PoolSpec, Standing};
 use crate::observed::{ObjectKey, ObjectKind};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Kueue takes no more tolerations in a flavor.
-const MOST_TOLERATIONS: usize = 8;
+pub const MOST_TOLERATIONS: usize = 8;
 /// Kueue takes no more levels in a Topology.
 const MOST_LEVELS: usize = 16;
 
@@ -98,6 +98,23 @@ fn topology(standing: &Standing, levels: &[String]) -> Object {
     };
     let levels: Vec<Value> = levels.iter().map(|label| json!({"nodeLabel": label})).collect();
     Object::new(ObjectKey::cluster(ObjectKind::Topology, &name), json!({"spec": {"levels": levels}}))
+}
+
+/// Whether work of a flavor tolerates a taint.
+pub fn tolerates(flavor: &Value, taint: &Taint) -> bool {
+    let all = flavor["spec"]["tolerations"].as_array().into_iter().flatten();
+    taint.effect == TaintEffect::PreferNoSchedule || all.into_iter().any(|one| meets(one, taint))
+}
+
+/// Whether one toleration is for a taint, as Kubernetes reads it.
+pub fn meets(toleration: &Value, taint: &Taint) -> bool {
+    let text = |field: &str| toleration[field].as_str().unwrap_or_default();
+    let key = text("key");
+    let any_value = text("operator") == "Exists";
+    let effect = &toleration["effect"];
+    (key == taint.key || (key.is_empty() && any_value))
+        && (effect.is_null() || effect == "" || *effect == json!(taint.effect))
+        && (any_value || text("value") == taint.value.as_deref().unwrap_or_default())
 }
 
 /// Only what the pool's document says. Our own drain taint is tolerated by nobody.

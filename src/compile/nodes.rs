@@ -41,12 +41,25 @@ pub fn clothes(
     slot: u32,
     node: &str,
 ) -> (BTreeMap<String, String>, Vec<Taint>) {
+    let own = objects.map(|objects| objects.labels.clone()).unwrap_or_default();
+    let taints = objects.map(|objects| objects.taints.clone()).unwrap_or_default();
+    clothes_of(standing, pool, own, taints, slot, node)
+}
+
+/// The same with only some of what the pool wants.
+pub fn clothes_of(
+    standing: &Standing,
+    pool: &PoolName,
+    own: BTreeMap<String, String>,
+    taints: Vec<Taint>,
+    slot: u32,
+    node: &str,
+) -> (BTreeMap<String, String>, Vec<Taint>) {
     let mut labels = standing.declared_labels(node);
-    labels.extend(objects.map(|objects| objects.labels.clone()).unwrap_or_default());
+    labels.extend(own);
     labels.insert(POOL.into(), pool.to_string());
     labels.insert(SLOT.into(), slot.to_string());
-    let taints = objects.into_iter().flat_map(|objects| objects.taints.iter().cloned());
-    let taints: Vec<Taint> = taints.filter(|taint| taint.key != STARTING_TAINT).collect();
+    let taints: Vec<Taint> = taints.into_iter().filter(|taint| taint.key != STARTING_TAINT).collect();
     let digest = digest_of(&(&labels, &taints));
     // A label's value holds 63 characters.
     labels.insert(DRESSED.into(), digest.as_str()[..16].into());

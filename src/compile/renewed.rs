@@ -1,9 +1,11 @@
-//! Flavors whose topology is to be another one, which the server lets nobody change.
+//! Flavors whose topology or tolerations are to be others, which the server lets nobody change.
 //!
 //! The pool gets a second flavor, named by what is in it, and its queues list that one from now on. What runs on the old
 //! one stays there: its queue goes on listing it with nothing to give ([`super::staged`]), and is given so much less of
 //! the new one, because both are the same nodes. When nothing names the old flavor and nothing is on it, it is over, and
-//! its topology with it. So new work is placed by the new levels at once, and nobody is disturbed.
+//! its topology with it. So new work is placed by the new levels at once, and nobody is disturbed. A node gets a taint when
+//! its queues give out a flavor that tolerates it (`plan::taints`); one that leaves the pool goes from the nodes before the
+//! flavor stops to tolerate it.
 //!
 //! Which of the two names a pool has is seen from what is there: a cluster from nothing gets the plain one.
 
@@ -11,15 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::flavors::{MOST_TOLERATIONS, meets, tolerates};
 use super::{holds, quantity};
 use crate::effect::marks::POOL;
 use crate::effect::{Desired, Object, Staged, digest_of};
-use crate::ids::{FlavorName, NamespacedName, PoolName, ResourceName};
+use crate::fleet::launch::Taint;
+use crate::ids::{FlavorName, NamespacedName, NodeName, PoolName, ResourceName};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind, ObjectSeen, WorkloadSeen};
 use crate::queue::parse::quotas;
 
 /// Gives flavors that cannot be as they are wanted under the pool's name another one, wherever they are named.
 pub fn rename(desired: &mut Desired, cluster: &ClusterSeen) {
+    let carried = still_tolerated(desired, cluster);
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for wanted in desired.objects.iter().filter(|one| one.key.kind == ObjectKind::ResourceFlavor) {
         let versioned = format!("{}-{:.8}", wanted.key.name, digest_of(&fixed(&wanted.body)));
@@ -27,10 +32,7 @@ pub fn rename(desired: &mut Desired, cluster: &ClusterSeen) {
             names.insert(wanted.key.name.to_string(), versioned);
         }
     }
-    if names.is_empty() {
-        return;
-    }
-    for object in &mut desired.objects {
+    for object in desired.objects.iter_mut().filter(|_| !names.is_empty()) {
         match object.key.kind {
             ObjectKind::ResourceFlavor => {
                 if let Some(name) = names.get(&*object.key.name) {
@@ -49,6 +51,71 @@ pub fn rename(desired: &mut Desired, cluster: &ClusterSeen) {
             _ => {}
         }
     }
+    let current = current(desired);
+    desired.staged.extend(carried.into_iter().filter_map(|(pool, (taint, carried))| {
+        let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, current.get(&pool)?.as_str());
+        let wanted = format!("{} without the toleration of {}", key.words(), taint);
+        Some(Staged { key, wanted, waits: Vec::new(), carried })
+    }));
+}
+
+/// A taint that leaves a pool goes from its nodes first: until then its work tolerates it, or none could be placed.
+/// The order in which tolerations stand is no difference.
+fn still_tolerated(desired: &mut Desired, cluster: &ClusterSeen) -> BTreeMap<PoolName, (String, Vec<NodeName>)> {
+    let mut carried: BTreeMap<PoolName, (String, Vec<NodeName>)> = BTreeMap::new();
+    let ours = cluster.objects.seen().iter();
+    let ours = ours.filter(|(key, seen)| key.kind == ObjectKind::ResourceFlavor && seen.written.is_some());
+    let mut of_pools: BTreeMap<PoolName, Vec<&Value>> = BTreeMap::new();
+    for (_, seen) in ours.filter(|(_, seen)| seen.body["spec"]["topologyName"].is_string()) {
+        if let Some(pool) = pool_of(&seen.body) {
+            of_pools.entry(pool).or_default().push(&seen.body["spec"]["tolerations"]);
+        }
+    }
+    for object in desired.objects.iter_mut().filter(|one| one.key.kind == ObjectKind::ResourceFlavor) {
+        let Some(pool) = pool_of(&object.body) else { continue };
+        let Some(seen) = of_pools.get(&pool) else { continue };
+        let mut body = object.body.clone();
+        let mut wanted = list(&body["spec"]["tolerations"]);
+        let before = seen.iter().flat_map(|all| list(all)).filter(|one| !wanted.contains(one)).collect::<Vec<_>>();
+        for one in before {
+            let nodes = carrying(&object.body, &one, &pool, cluster);
+            let is_known = cluster.nodes.gap().is_none();
+            if (nodes.is_empty() && is_known) || wanted.len() >= MOST_TOLERATIONS || wanted.contains(&one) {
+                continue;
+            }
+            let key = one["key"].as_str().unwrap_or("every taint").to_owned();
+            carried.entry(pool.clone()).or_insert((key, nodes));
+            wanted.push(one);
+        }
+        if let Some(same) = seen.iter().find(|all| sorted(all) == sorted(&json!(wanted))) {
+            wanted = list(same);
+        }
+        if !wanted.is_empty() {
+            body["spec"]["tolerations"] = wanted.into();
+        }
+        if body != object.body {
+            *object = Object::new(object.key.clone(), body);
+        }
+    }
+    carried
+}
+
+/// Nodes of a pool with a taint that this toleration is for, and that its flavor would not tolerate.
+fn carrying(flavor: &Value, toleration: &Value, pool: &PoolName, cluster: &ClusterSeen) -> Vec<NodeName> {
+    let nodes = cluster.nodes.seen().iter();
+    let of_pool = nodes.filter(|(_, node)| node.labels.get(POOL).is_some_and(|name| *name == pool.as_str()));
+    let carries = |taint: &Taint| meets(toleration, taint) && !tolerates(flavor, taint);
+    of_pool.filter(|(_, node)| node.taints.iter().any(carries)).map(|(name, _)| name.clone()).collect()
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
+fn sorted(tolerations: &Value) -> Vec<String> {
+    let mut all: Vec<String> = list(tolerations).iter().map(Value::to_string).collect();
+    all.sort();
+    all
 }
 
 /// Whether the plain name stands for something else, or is given up already.
@@ -65,8 +132,11 @@ fn is_taken(cluster: &ClusterSeen, wanted: &Object, versioned: &str) -> bool {
 }
 
 /// What the server lets nobody change.
-fn fixed(body: &Value) -> (Value, Value) {
-    (body["spec"]["nodeLabels"].clone(), body["spec"]["topologyName"].clone())
+fn fixed(body: &Value) -> Value {
+    let spec = &body["spec"];
+    let (labels, topology, tolerations) = (&spec["nodeLabels"], &spec["topologyName"], sorted(&spec["tolerations"]));
+    // As it was named when nobody looked at tolerations.
+    if tolerations.is_empty() { json!([labels, topology]) } else { json!([labels, topology, tolerations]) }
 }
 
 /// What a queue has on the pool's old flavor, it has not on the new one: both are the same nodes.
@@ -136,7 +206,7 @@ pub fn leave(desired: &mut Desired, cluster: &ClusterSeen) {
         let on_it = on(cluster, key);
         if !on_it.is_empty() || has_other_users(desired, cluster, key) {
             let wanted = format!("{} without {}, in whose place {new} is", key.kind.name(), key.name);
-            desired.staged.push(Staged { key: key.clone(), wanted, waits: on_it });
+            desired.staged.push(Staged { key: key.clone(), wanted, waits: on_it, carried: Vec::new() });
             kept.push((key, old));
         } else if unread || is_named(bodies(desired, seen), key) {
             kept.push((key, old));

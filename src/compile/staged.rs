@@ -124,7 +124,7 @@ impl<'a> Now<'a> {
             ""
         };
         let wanted_text = format!("{} without {flavors}{mixed}", wanted.key.words());
-        Some(Staged { key: wanted.key.clone(), wanted: wanted_text, waits })
+        Some(Staged { key: wanted.key.clone(), wanted: wanted_text, waits, carried: Vec::new() })
     }
 
     /// Whether Kueue places what is on a flavor by its topology. One that was not seen is taken for ours, which are.
@@ -165,7 +165,7 @@ impl<'a> Now<'a> {
         let named =
             |root: &str| root.strip_prefix(ALONE).map_or_else(|| format!("cohort {root}"), |_| "no cohort".into());
         let text = format!("{} in {} instead of {}", wanted.key.words(), named(&to), named(&from));
-        Some(Staged { key: wanted.key.clone(), wanted: text, waits })
+        Some(Staged { key: wanted.key.clone(), wanted: text, waits, carried: Vec::new() })
     }
 
     /// What is held beyond all that a tree of cohorts has, summed over the trees.

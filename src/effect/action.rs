@@ -108,12 +108,14 @@ pub enum ClusterAction {
     Delete(ObjectKey),
     /// Takes our mark off an object, and leaves it.
     Disown(ObjectKey),
-    /// Sets labels (or removes them) and adds or removes taints of a node, all at once.
+    /// Sets labels (or removes them) and adds or removes taints of a node, all at once, with what we remember of that.
     Dress {
         node: NodeName,
         labels: BTreeMap<String, Option<String>>,
         taints: Vec<Taint>,
         remove_taints: Vec<Taint>,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        notes: BTreeMap<String, Option<String>>,
     },
     /// Marks a node: no more pods, our taint, our annotation.
     Cordon {

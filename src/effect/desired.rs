@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::marks::{ENTRY, PLUGIN_CONFIG};
 use super::{canonical, digest_of};
 use crate::fleet::launch::{Launch, Taint};
-use crate::ids::{Digest, GroupName, InstanceType, LayoutName, NamespacedName, PoolName, ResourceName, TemplateName};
+use crate::ids::{
+    Digest, GroupName, InstanceType, LayoutName, NamespacedName, NodeName, PoolName, ResourceName, TemplateName,
+};
 use crate::observed::ObjectKey;
 
 /// Everything that is wanted beside the nodes themselves, and what a node must look like.
@@ -32,6 +34,9 @@ pub struct Staged {
     pub wanted: String,
     /// The work that is waited for; nobody where it could not be read.
     pub waits: Vec<NamespacedName>,
+    /// Nodes that still carry a taint which is no longer wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carried: Vec<NodeName>,
 }
 
 /// What a pool's nodes are launched with and what they carry.

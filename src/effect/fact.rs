@@ -43,6 +43,8 @@ pub enum Fact {
     Cordoned(NodeName),
     /// Beside what a drain leaves, the node holds no pod but these. `Settled` is part of it.
     HoldsOnly { node: NodeName, pods: BTreeSet<Uid> },
+    /// Beside what a drain leaves, the node holds no pod but these now; others may come.
+    NobodyBut { node: NodeName, pods: BTreeSet<Uid> },
     /// The node holds nothing but what a drain leaves, and none can come.
     Empty(NodeName),
     /// The node is empty, or it has said nothing for so long that nobody will see it empty: all that is left on it was
@@ -118,6 +120,7 @@ impl Fact {
             | Self::Settled(node)
             | Self::Cordoned(node)
             | Self::HoldsOnly { node, .. }
+            | Self::NobodyBut { node, .. }
             | Self::Empty(node)
             | Self::GivenUp(node)
             | Self::LaidOut { node, .. }
@@ -172,6 +175,7 @@ impl Fact {
                 Verdict::Holds => holds_only(seen, node, pods),
                 other => other,
             },
+            Self::NobodyBut { node, pods } => holds_only(seen, node, pods),
             Self::Empty(node) => match settled(seen, node, now) {
                 Verdict::Holds => empty(seen, node),
                 other => other,

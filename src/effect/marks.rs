@@ -9,6 +9,8 @@ use crate::fleet::launch::{Taint, TaintEffect};
 use crate::ids::{FleetUid, NodeName};
 use crate::observed::NodeSeen;
 
+/// What the names of all of them begin with.
+pub const PREFIX: &str = "tidewright.dev/";
 /// Which pool a node belongs to.
 pub const POOL: &str = "tidewright.dev/pool";
 /// Which slot of it: its number.
@@ -19,6 +21,8 @@ pub const DRAIN_TAINT: &str = "tidewright.dev/drain";
 pub const STARTING_TAINT: &str = "tidewright.dev/starting";
 /// A digest of the labels and taints that we dressed a node with, to tell a change from drift.
 pub const DRESSED: &str = "tidewright.dev/dressed";
+/// What of a pool's labels and taints we put on a node: [`Worn`]. Only that is taken off again.
+pub const WORN: &str = "tidewright.dev/worn";
 /// A [`Mark`] beside that taint: since when and why.
 pub const CORDON: &str = "tidewright.dev/cordon";
 /// A person's word on a node: nothing is done to it.
@@ -94,6 +98,26 @@ impl Mark {
     /// A mark that cannot be read is a mark of long ago: it is ours, and nothing more is known.
     pub fn parse(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_else(|_| Self::new(Timestamp::UNIX_EPOCH, "unknown"))
+    }
+}
+
+/// The labels and taints of its pool that a node carries because of us. What was there before is somebody else's.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Worn {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+}
+
+impl Worn {
+    /// What a node says of that; none where nobody wrote it, or it cannot be read.
+    pub fn of(node: &NodeSeen) -> Option<Self> {
+        serde_json::from_str(node.annotation(WORN)?).ok()
+    }
+
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("our own types always serialise")
     }
 }
 

@@ -1,6 +1,6 @@
 //! The labels and taints of a node: put on, put right, taken off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -12,11 +12,12 @@ use super::serving::uncordon;
 use super::slots::{push, standing};
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
+use super::{taints, worn};
 use crate::compile::nodes;
-use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT};
+use crate::effect::marks::{DRESSED, POOL, SLOT, STARTING_TAINT, WORN};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Verb, allocatable_is};
-use crate::fleet::launch::Taint;
-use crate::ids::{NodeName, PoolName, SlotId};
+use crate::fleet::launch::{Taint, TaintEffect};
+use crate::ids::{NodeName, SlotId};
 use crate::observed::{NodeSeen, TAINTS};
 
 /// Takes an existing node for a slot. Before that it carries no label of the pool, so nothing of the pool comes to it:
@@ -34,7 +35,8 @@ pub fn claim(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &N
     made.with(Effects::one(Verb::Claim, thing(pool.name), Amount::count(1)));
     let Some(seen) = seen else { return };
     if let Some(action) = dressing(view, pool, slot, node, seen, false) {
-        made.push(step_id("dress", &slot.id, generation), action, vec![Fact::Ready(node.clone())], (1, 2));
+        let requires = requires(view, node, &action);
+        made.push(step_id("dress", &slot.id, generation), action, requires, (1, 2));
     }
 }
 
@@ -60,12 +62,13 @@ pub fn shown(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &N
 /// Takes our labels and taints off an existing node and lets it go.
 pub fn release(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeName, made: &mut Steps) {
     let generation = slot.generation();
-    let objects = view.input.desired.pools.get(pool.name);
-    let keys = objects.into_iter().flat_map(|objects| objects.labels.keys().cloned());
-    let keys = keys.chain([POOL.into(), SLOT.into(), DRESSED.into()]);
+    let seen = view.input.observed.cluster.nodes.seen().get(node);
+    let worn = seen.map(|seen| worn::off(&worn::memory(view, pool, slot, (node, seen)), seen, |_| false, |_| false));
+    let worn = worn.unwrap_or_default();
+    let keys = worn.labels.into_keys().chain([POOL.into(), SLOT.into(), DRESSED.into()]);
     let labels = keys.map(|key: String| (key, None)).collect();
-    let remove_taints = pool.spec.taints.clone();
-    let action = ClusterAction::Dress { node: node.clone(), labels, taints: vec![], remove_taints };
+    let notes = seen.and_then(|seen| seen.annotation(WORN)).map(|_| (WORN.into(), None)).into_iter().collect();
+    let action = ClusterAction::Dress { node: node.clone(), labels, taints: vec![], remove_taints: worn.taints, notes };
     made.push(
         step_id("undress", &slot.id, generation),
         Action::Cluster(action),
@@ -106,7 +109,8 @@ pub fn dress(
         made.push(step_id("shown", &slot.id, slot.generation()), Action::Await(fact), vec![], (10, 120));
     }
     if let Some(action) = dressing(view, pool, slot, node, seen, remove_starting) {
-        made.push(step_id("dress", &slot.id, slot.generation()), action, vec![Fact::Ready(node.clone())], (1, 2));
+        let requires = requires(view, node, &action);
+        made.push(step_id("dress", &slot.id, slot.generation()), action, requires, (1, 2));
     }
     if slot.mark.is_some() {
         uncordon(&mut made, node, slot);
@@ -119,15 +123,19 @@ pub fn dress(
     push(draft, &on, vec![node.clone()], format!("label {node} as {}", slot.id), reason.clone(), false, made.steps);
 }
 
-/// The labels that a slot's node should carry, with the digest of all of it.
+/// The labels and taints that a slot's node should carry now, with the digest of all of it. A taint that has to wait is
+/// left out.
 pub fn clothes(
     view: &View<'_>,
     pool: &PoolView<'_>,
-    slot: &SlotId,
-    node: &NodeName,
+    slot: &SlotView<'_>,
+    (node, seen): (&NodeName, &NodeSeen),
 ) -> (BTreeMap<String, String>, Vec<Taint>) {
     let objects = view.input.desired.pools.get(pool.name);
-    nodes::clothes(view.standing, pool.name, objects, slot.index, node.as_str())
+    let labels = objects.map(|objects| objects.labels.clone()).unwrap_or_default();
+    let mut taints = objects.map(|objects| objects.taints.clone()).unwrap_or_default();
+    taints.retain(|taint| seen.taints.contains(taint) || taints::waits(view, pool.name, node, taint).is_none());
+    nodes::clothes_of(view.standing, pool.name, labels, taints, slot.id.index, node.as_str())
 }
 
 fn dressing(
@@ -138,48 +146,61 @@ fn dressing(
     seen: &NodeSeen,
     remove_starting: bool,
 ) -> Option<Action> {
-    let (wanted, all_taints) = clothes(view, pool, &slot.id, node);
-    let off = worn_before(view, pool, seen);
-    let off_labels = off.iter().flat_map(|(labels, _)| labels.keys()).filter(|key| !wanted.contains_key(*key));
-    let off_labels = off_labels.filter(|key| seen.labels.contains_key(*key)).map(|key| (key.clone(), None));
-    let mut labels: BTreeMap<String, Option<String>> = off_labels.collect();
-    labels.extend(
-        wanted
-            .into_iter()
-            .filter(|(key, value)| seen.labels.get(key) != Some(value))
-            .map(|(key, value)| (key, Some(value))),
-    );
-    let starting = |taint: &&Taint| remove_starting && taint.key == STARTING_TAINT;
-    let others = |taint: &&Taint| off.iter().any(|(_, taints)| taints.contains(taint)) && !all_taints.contains(taint);
-    let remove_taints: Vec<Taint> =
-        seen.taints.iter().filter(|taint| starting(taint) || others(taint)).cloned().collect();
-    let taints: Vec<Taint> = all_taints.iter().filter(|taint| !seen.taints.contains(taint)).cloned().collect();
-    let nothing = labels.is_empty() && taints.is_empty() && remove_taints.is_empty();
-    let action = ClusterAction::Dress { node: node.clone(), labels, taints, remove_taints };
+    let (wanted, mut kept) = clothes(view, pool, slot, (node, seen));
+    let before = worn::memory(view, pool, slot, (node, seen));
+    // One that gets another value or effect stays until that may be put on.
+    let all = view.input.desired.pools.get(pool.name).into_iter().flat_map(|objects| &objects.taints);
+    let waiting: BTreeSet<&str> = all.filter(|taint| !kept.contains(taint)).map(|taint| taint.key.as_str()).collect();
+    let stays = |taint: &Taint| kept.contains(taint) || waiting.contains(taint.key.as_str());
+    let off = worn::off(&before, seen, |key| wanted.contains_key(key), stays);
+    let taints: Vec<Taint> = kept.iter().filter(|taint| !seen.taints.contains(taint)).cloned().collect();
+    let old = before.taints.iter().filter(|taint| seen.taints.contains(taint) && !off.taints.contains(taint));
+    let old: Vec<Taint> = old.filter(|taint| !kept.contains(taint)).cloned().collect();
+    kept.extend(old);
+    let text = worn::next(view, pool.name, &before, seen, &kept).map(|worn| worn.text());
+    let noted = text.as_deref() == seen.annotation(WORN);
+    let notes = if noted { BTreeMap::new() } else { BTreeMap::from([(WORN.to_owned(), text)]) };
+    let mut labels: BTreeMap<String, Option<String>> = off.labels.into_keys().map(|key| (key, None)).collect();
+    let differs = |(key, value): &(String, String)| seen.labels.get(key) != Some(value);
+    labels.extend(wanted.into_iter().filter(differs).map(|(key, value)| (key, Some(value))));
+    let is_starting = |taint: &&Taint| remove_starting && taint.key == STARTING_TAINT;
+    let mut remove_taints = off.taints;
+    remove_taints.extend(seen.taints.iter().filter(is_starting).cloned());
+    let nothing = labels.is_empty() && taints.is_empty() && remove_taints.is_empty() && notes.is_empty();
+    let action = ClusterAction::Dress { node: node.clone(), labels, taints, remove_taints, notes };
     (!nothing).then_some(Action::Cluster(action))
 }
 
-/// The labels and taints of the pool that a machine served before it changed places, where it still carries them.
-fn worn_before<'v>(
-    view: &'v View<'_>,
-    pool: &PoolView<'_>,
-    seen: &NodeSeen,
-) -> Option<(&'v BTreeMap<String, String>, &'v [Taint])> {
-    let worn = seen.labels.get(POOL).map(|name| PoolName::from(name.as_str())).filter(|worn| worn != pool.name)?;
-    let objects = view.input.desired.pools.get(&worn)?;
-    Some((&objects.labels, &objects.taints))
+/// What has to hold as a node is dressed: who is ended by a taint was looked for a while ago.
+fn requires(view: &View<'_>, node: &NodeName, action: &Action) -> Vec<Fact> {
+    let ends = |taint: &Taint| taint.effect == TaintEffect::NoExecute;
+    let ends = matches!(action, Action::Cluster(ClusterAction::Dress { taints, .. }) if taints.iter().any(ends));
+    let pods = || view.harm.pods_on(node).iter().map(|pod| pod.uid.clone()).collect();
+    let nobody = ends.then(|| Fact::NobodyBut { node: node.clone(), pods: pods() });
+    [Fact::Ready(node.clone())].into_iter().chain(nobody).collect()
 }
 
-/// Whether a node carries what its pool wants.
+/// Whether a node carries what its pool wants, and nothing of ours beside it.
 pub fn is_dressed(
     view: &View<'_>,
     pool: &PoolView<'_>,
     slot: &SlotView<'_>,
     (node, seen): (&NodeName, &NodeSeen),
 ) -> bool {
-    let (labels, taints) = clothes(view, pool, &slot.id, node);
-    labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value))
-        && taints.iter().all(|taint| seen.taints.contains(taint))
+    dressing(view, pool, slot, node, seen, false).is_none()
+}
+
+/// Whether a node was dressed with exactly this before, and somebody changed it since.
+pub fn is_moved(
+    view: &View<'_>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    (node, seen): (&NodeName, &NodeSeen),
+) -> bool {
+    let (labels, taints) = clothes(view, pool, slot, (node, seen));
+    let carries = labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value))
+        && taints.iter().all(|taint| seen.taints.contains(taint));
+    !carries && seen.labels.get(DRESSED) == labels.get(DRESSED)
 }
 
 /// What somebody changed of a node that was dressed with exactly this before.
@@ -193,7 +214,7 @@ pub struct Moved {
 
 /// Whoever wrote last what differs. A label that was taken off belongs to nobody any more.
 pub fn moved(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, (node, seen): (&NodeName, &NodeSeen)) -> Moved {
-    let (labels, taints) = clothes(view, pool, &slot.id, node);
+    let (labels, taints) = clothes(view, pool, slot, (node, seen));
     let labels: Vec<(&String, &String)> =
         labels.iter().filter(|(key, value)| seen.labels.get(*key) != Some(*value)).collect();
     let taints: Vec<&Taint> = taints.iter().filter(|taint| !seen.taints.contains(taint)).collect();

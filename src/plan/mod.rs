@@ -45,6 +45,7 @@ pub mod smaller;
 pub mod stands;
 pub mod steps;
 pub mod survey;
+pub mod taints;
 #[cfg(test)]
 pub mod testing;
 pub mod tide;
@@ -53,6 +54,7 @@ pub mod unmet;
 pub mod upcoming;
 pub mod view;
 pub mod wish;
+pub mod worn;
 
 pub use bound::{is_approved_now, templates};
 pub use types::*;
@@ -106,6 +108,8 @@ fn drafted(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Kep
     tide::plan(view, &mut draft);
     marks::plan(view, &mut draft);
     if is_whole {
+        taints::say(view, &mut draft);
+        worn::say(view, &mut draft);
         resized::remember(view, &mut draft);
         marks::orders(view, &mut draft);
         marks::unanswered(view, &mut draft);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::harm::Harm;
+use super::taints::{Against, against};
 use super::types::PlanInput;
 use crate::compile::found::Names;
 use crate::effect::marks::{CORDON, Mark};
@@ -34,6 +35,8 @@ pub struct View<'a> {
     /// The ledger's own, or what it will be told.
     pub fleet: &'a FleetUid,
     pub harm: Harm<'a>,
+    /// What stands against taints that nodes are to carry.
+    pub against: Against<'a>,
     pub pools: BTreeMap<&'a PoolName, PoolView<'a>>,
     /// Machines that change places, as far as that is not over: by the slot with the note.
     pub exchanges: Vec<(SlotId, Exchange)>,
@@ -122,7 +125,8 @@ impl<'a> View<'a> {
         strays.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
         let shrunk = shrunk(input, &remembered);
         let exchanges = input.ledger.exchanges();
-        Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, exchanges, strays, shrunk }
+        let (now, harm, against) = (input.now, Harm::new(input), against(input));
+        Self { input, now, standing, fleet, harm, against, pools, exchanges, strays, shrunk }
     }
 
     /// An instance that says that it is in this slot, and of which nobody knows.

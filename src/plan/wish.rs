@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::anew::Unanswered;
 use super::chosen::Leaving;
 use super::drain::Pressure;
-use super::dress::{self, clothes, is_dressed};
+use super::dress::{self, is_dressed};
 use super::ends;
 use super::health::{self, Sickness};
 use super::layout::{self, CutState};
@@ -14,7 +14,7 @@ use super::silent;
 use super::slots::treated;
 use super::types::{Consent, Reason};
 use super::view::{Body, PoolView, SlotView, View};
-use crate::effect::marks::{DRESSED, is_starting};
+use crate::effect::marks::is_starting;
 use crate::effect::{Amount, Effects, Thing, Treated, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::Purpose;
@@ -205,9 +205,7 @@ pub fn in_service(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> 
     }
     let is_starting = is_starting(node);
     if is_starting || !is_dressed(view, pool, slot, (name, node)) {
-        let (labels, _) = clothes(view, pool, &slot.id, name);
-        // Dressed with exactly this before, and no longer so: somebody else changed it.
-        let moved = !is_starting && node.labels.get(DRESSED) == labels.get(DRESSED);
+        let moved = !is_starting && dress::is_moved(view, pool, slot, (name, node));
         let by = || dress::moved(view, pool, slot, (name, node)).by.map(|(who, _)| who);
         let reason = if moved { Reason::Drift { by: by() } } else { Reason::Wanted };
         return Some(Wish::Dress { reason, remove_starting: is_starting });

@@ -243,7 +243,7 @@ pub fn fact(fact: &Fact) -> String {
         Fact::Unopened(node) => format!("nobody was let on {node} yet"),
         Fact::Settled(node) => format!("the cordon of {node} has settled"),
         Fact::Cordoned(node) => format!("{node} is cordoned"),
-        Fact::HoldsOnly { node, pods } => {
+        Fact::HoldsOnly { node, pods } | Fact::NobodyBut { node, pods } => {
             format!("{node} holds only {}", count(u32::try_from(pods.len()).unwrap_or(u32::MAX), "known pod"))
         }
         Fact::Empty(node) => format!("{node} is empty"),

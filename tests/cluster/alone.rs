@@ -125,6 +125,7 @@ fn a_node_is_dressed_in_one_write_and_read_back_as_it_was_written() {
         labels: [("tidewright.dev/pool".into(), Some("train".into())), ("gone".into(), None)].into(),
         taints: vec![taint.clone()],
         remove_taints: vec![],
+        notes: [("tidewright.dev/worn".into(), Some("{}".into()))].into(),
     };
     perform(plane, "d", &action).unwrap();
     let seen = block(cluster(plane, "d").reread(&[Subject::Node("dressed".into()), Subject::Node("absent".into())]));
@@ -133,6 +134,7 @@ fn a_node_is_dressed_in_one_write_and_read_back_as_it_was_written() {
     let found = &nodes["dressed"];
     assert_eq!(found.labels["tidewright.dev/pool"], "train");
     assert!(found.taints.contains(&taint));
+    assert_eq!(found.annotation("tidewright.dev/worn"), Some("{}"));
     let missing = perform(plane, "d", &ClusterAction::Uncordon { node: "absent".into() }).unwrap_err();
     assert_eq!(missing.class, Class::NotFound);
 }

@@ -229,6 +229,7 @@ scripts! {
     owner_takes_back_what_it_lent
     quarantined_node_moves_its_gang
     raised_quota_takes_from_who_borrows
+    taint_shuts_nobody_out
     whoever_comes_back_is_not_sent_again
 }
 

@@ -271,6 +271,7 @@ fn claiming_and_releasing_an_existing_node_pass() {
         labels: [(crate::effect::marks::POOL.to_string(), Some("own".to_string()))].into(),
         taints: Vec::new(),
         remove_taints: Vec::new(),
+        notes: [].into(),
     };
     bench.step("dress own/1", cluster(dress), Reason::SlotEmpty, &["claim own/1"]);
     bench.passes();

@@ -69,6 +69,7 @@ fn what_comes_in_stages_is_told() {
                 key,
                 wanted: "vision in another cohort".into(),
                 waits: Vec::new(),
+                carried: Vec::new(),
             });
         })
     };

@@ -215,7 +215,10 @@ fn may_be_replaced(kind: ObjectKind) -> bool {
 fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static str> {
     let differs = |field: &str| {
         let at = |body: &Value| body["spec"][field].clone();
-        at(seen) != at(wanted) && !(at(wanted).is_null() && at(seen).as_object().is_some_and(|map| map.is_empty()))
+        let is_nothing = |value: &Value| {
+            value.as_object().is_some_and(|map| map.is_empty()) || value.as_array().is_some_and(Vec::is_empty)
+        };
+        at(seen) != at(wanted) && !(at(wanted).is_null() && is_nothing(&at(seen)))
     };
     match kind {
         // Whoever runs with a class keeps its number, so the server refuses another one.
@@ -223,7 +226,8 @@ fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static 
         ObjectKind::Topology => differs("levels").then_some("order of fabric levels"),
         ObjectKind::ResourceFlavor if seen["spec"]["topologyName"].is_string() => {
             let labels = differs("nodeLabels").then_some("set of node labels");
-            labels.or_else(|| differs("topologyName").then_some("topology"))
+            let topology = || differs("topologyName").then_some("topology");
+            labels.or_else(topology).or_else(|| differs("tolerations").then_some("set of tolerations"))
         }
         ObjectKind::LocalQueue => differs("clusterQueue").then_some("ClusterQueue"),
         _ => None,

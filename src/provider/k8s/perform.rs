@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::evict::evict;
 use super::kinds;
@@ -33,9 +33,9 @@ pub async fn perform(k8s: &K8s, action: &ClusterAction) -> Result<Done, Provider
         ClusterAction::Apply(object) => write::apply(k8s, object).await?,
         ClusterAction::Delete(key) => write::delete(k8s, key).await?,
         ClusterAction::Disown(key) => write::disown(k8s, key).await?,
-        ClusterAction::Dress { node, labels, taints, remove_taints } => {
-            let labels = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-            change_node(k8s, node, |node| dressed(node, labels, taints, remove_taints)).await?;
+        ClusterAction::Dress { node, labels, taints, remove_taints, notes } => {
+            let meta = json!({"labels": labels, "annotations": notes});
+            change_node(k8s, node, |node| dressed(node, meta, taints, remove_taints)).await?;
         }
         ClusterAction::Cordon { node, mark } => {
             let mark = stamped(k8s, mark);
@@ -77,12 +77,12 @@ async fn object(wire: &Wire, path: &str) -> Result<Value, Failure> {
     serde_json::from_slice(&bytes).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-fn dressed(node: &Value, labels: Map<String, Value>, taints: &[Taint], removed: &[Taint]) -> Option<Value> {
+fn dressed(node: &Value, meta: Value, taints: &[Taint], removed: &[Taint]) -> Option<Value> {
     let before = taints_of(node);
     let mut after = before.clone();
     removed.iter().for_each(|taint| after.retain(|old| !is_at(old, &taint.key, taint.effect)));
     taints.iter().for_each(|taint| put(&mut after, taint));
-    let mut patch = json!({"metadata": {"labels": labels}});
+    let mut patch = json!({"metadata": meta});
     if after != before {
         patch["spec"] = json!({"taints": after});
     }
@@ -412,16 +412,17 @@ mod tests {
             effect: TaintEffect::NoSchedule,
         };
         let before = node(false);
-        let labels = Map::from_iter([("a".into(), Value::Null), ("b".into(), json!("2"))]);
-        let dressed_once = merged(&before, &dressed(&before, labels, &[taint("gpu", Some("h100"))], &[]).unwrap());
+        let meta = json!({"labels": {"a": null, "b": "2"}, "annotations": {"worn": "{}"}});
+        let dressed_once = merged(&before, &dressed(&before, meta, &[taint("gpu", Some("h100"))], &[]).unwrap());
         assert_eq!(dressed_once["metadata"]["labels"], json!({"b": "2"}));
+        assert_eq!(dressed_once["metadata"]["annotations"]["worn"], "{}");
         assert_eq!(dressed_once["spec"]["taints"][0], before["spec"]["taints"][0]);
         assert_eq!(dressed_once["spec"]["taints"][1], json!({"key": "gpu", "value": "h100", "effect": "NoSchedule"}));
-        let other = merged(&dressed_once, &dressed(&dressed_once, Map::new(), &[taint("gpu", None)], &[]).unwrap());
+        let other = merged(&dressed_once, &dressed(&dressed_once, json!({}), &[taint("gpu", None)], &[]).unwrap());
         assert_eq!(other["spec"]["taints"].as_array().unwrap().len(), 2, "replaced, not doubled");
-        let bare = dressed(&other, Map::new(), &[], &[taint("gpu", None)]).unwrap();
+        let bare = dressed(&other, json!({}), &[], &[taint("gpu", None)]).unwrap();
         assert_eq!(bare["spec"]["taints"], before["spec"]["taints"]);
-        let nothing = dressed(&before, Map::new(), &[], &[taint("gpu", None)]).unwrap();
+        let nothing = dressed(&before, json!({}), &[], &[taint("gpu", None)]).unwrap();
         assert!(nothing.get("spec").is_none(), "taints that are right are not written: {nothing}");
     }
 }

@@ -445,6 +445,7 @@ impl<'a> Places<'a> {
             | Fact::Settled(node)
             | Fact::Cordoned(node)
             | Fact::HoldsOnly { node, .. }
+            | Fact::NobodyBut { node, .. }
             | Fact::Empty(node)
             | Fact::GivenUp(node)
             | Fact::LaidOut { node, .. }

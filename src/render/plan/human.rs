@@ -486,7 +486,7 @@ pub fn contents(shown: &Shown<'_>, group: &Group<'_>, most: usize) -> String {
                 named.push(format!("{}{moved}", object.key.words()));
             }
             Action::Cluster(ClusterAction::Delete(key) | ClusterAction::Disown(key)) => named.push(key.words()),
-            Action::Cluster(ClusterAction::Dress { node, labels, taints, remove_taints })
+            Action::Cluster(ClusterAction::Dress { node, labels, taints, remove_taints, .. })
                 if group.kind == Kind::Change =>
             {
                 let labels = labels.iter().map(|(key, value)| match value {

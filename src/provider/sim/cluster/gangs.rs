@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agenda::Happening;
 use super::judge::Entry;
-use super::pods::{Owner, Pod, PodTemplate};
+use super::pods::{Owner, Pod, PodTemplate, Tolerates};
 use super::{CYCLE, ClusterState, PROMPT};
 use crate::effect::marks::{ASKED, Mark, SUSPENDED};
 use crate::ids::{ClusterQueueName, NamespacedName, NodeName, ResourceName, TierName, Uid, WorkloadUid};
@@ -109,7 +109,8 @@ impl GangSpec {
             tier: None,
             pods,
             fewest: None,
-            template: PodTemplate { requests, ..PodTemplate::default() },
+            // Kueue gives its pods the tolerations of their flavor.
+            template: PodTemplate { requests, tolerates: Tolerates::nothing(), ..PodTemplate::default() },
             required_level: None,
             preferred_level: None,
             save_secs: None,
@@ -370,7 +371,7 @@ impl ClusterState {
     }
 
     /// What Kueue adds to the pods: the flavor's labels and tolerations.
-    fn gang_template(&self, gang: &Gang) -> Arc<PodTemplate> {
+    pub(super) fn gang_template(&self, gang: &Gang) -> Arc<PodTemplate> {
         let mut template = gang.spec.template.clone();
         for flavor in gang.held.iter().flat_map(|held| held.flavors.values()) {
             if let Some(flavor) = self.flavor(flavor) {

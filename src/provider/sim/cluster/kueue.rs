@@ -252,7 +252,8 @@ impl ClusterState {
             })
     }
 
-    /// Flavors whose nodes carry taints that the gang's pods do not put up with.
+    /// Flavors that say of taints which the gang's pods do not put up with. What single nodes carry Kueue looks at only where
+    /// it places by topology.
     fn barred(&self, gang: &Gang) -> BTreeSet<FlavorName> {
         let tolerates = &gang.spec.template.tolerates;
         if tolerates.pool || tolerates.everything {
@@ -261,8 +262,7 @@ impl ClusterState {
         let flavors = self.of_kind(ObjectKind::ResourceFlavor).map(|(name, spec, _)| (name, flavor(spec)));
         let refused = flavors.filter(|(_, flavor)| {
             let bears = |key: &String| flavor.tolerates.contains(key) || tolerates.keys.contains(key);
-            let mut nodes = self.nodes.values().filter(|node| matches_labels(node, &flavor.labels));
-            !flavor.taints.iter().all(bears) || nodes.any(|node| !node.usual.iter().all(bears))
+            !flavor.taints.iter().all(bears)
         });
         refused.map(|(name, _)| name.into()).collect()
     }
@@ -272,10 +272,9 @@ pub fn matches_labels(node: &Node, labels: &BTreeMap<String, String>) -> bool {
     labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
 }
 
-/// Whether topology-aware placement may use a node for a flavor.
+/// Whether topology-aware placement may use a node for a flavor. What work says of itself is not known here.
 fn takes(node: &Node, flavor: &Flavor) -> bool {
-    let bearable =
-        |key: &String| node.usual.contains(key) || flavor.tolerates.contains(key) || flavor.taints.contains(key);
+    let bearable = |key: &String| flavor.tolerates.contains(key) || flavor.taints.contains(key);
     matches_labels(node, &flavor.labels)
         && node.is_open()
         && node.taints.iter().all(|taint| taint.effect == TaintEffect::PreferNoSchedule || bearable(&taint.key))

@@ -22,8 +22,8 @@ impl ClusterState {
             ClusterAction::Apply(object) => self.apply(object)?,
             ClusterAction::Delete(key) => self.delete(key)?,
             ClusterAction::Disown(key) => self.disown(key)?,
-            ClusterAction::Dress { node, labels, taints, remove_taints } => {
-                self.dress(node, labels, taints, remove_taints)?;
+            ClusterAction::Dress { node, labels, taints, remove_taints, notes } => {
+                self.dress(node, labels, (taints, remove_taints), notes)?;
             }
             ClusterAction::Cordon { node, mark } => self.change_node(node, |node| node.cordon(mark))?,
             ClusterAction::Uncordon { node } => self.change_node(node, Node::uncordon)?,
@@ -60,10 +60,16 @@ impl ClusterState {
         &mut self,
         name: &NodeName,
         labels: &BTreeMap<String, Option<String>>,
-        taints: &[Taint],
-        remove_taints: &[Taint],
+        (taints, remove_taints): (&[Taint], &[Taint]),
+        notes: &BTreeMap<String, Option<String>>,
     ) -> Result<(), ProviderError> {
         self.change_node(name, |node| {
+            for (key, text) in notes {
+                match text {
+                    Some(text) => _ = node.annotations.insert(key.clone(), text.clone()),
+                    None => _ = node.annotations.remove(key),
+                }
+            }
             for (key, value) in labels {
                 node.moved_by.remove(key);
                 match value {

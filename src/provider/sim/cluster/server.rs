@@ -64,6 +64,9 @@ fn flavor(body: &Value, before: Option<&Value>) -> Option<String> {
         if before["nodeLabels"] != spec["nodeLabels"] {
             return Some("spec.nodeLabels: Invalid value: nodeLabels are immutable when topologyName is set".into());
         }
+        if before["tolerations"] != spec["tolerations"] {
+            return Some("spec: Invalid value: tolerations are immutable when topologyName is set".into());
+        }
     }
     let labels = spec["nodeLabels"].as_object().map_or(0, serde_json::Map::len);
     if has_topology(spec) && labels == 0 {

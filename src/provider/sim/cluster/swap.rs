@@ -36,7 +36,7 @@ impl ClusterState {
     /// Nodes of its assignment that miss pods and take no new ones.
     fn sick_nodes(&self, gang: &Gang) -> Vec<NodeName> {
         let Some(held) = &gang.held else { return Vec::new() };
-        let tolerates = &gang.spec.template.tolerates;
+        let tolerates = &self.gang_template(gang).tolerates;
         let is_sick = |node: &NodeName, pods: u32| {
             let here =
                 self.pods.of(&gang.spec.name).filter(|(_, pod)| pod.is_active() && pod.pinned.as_ref() == Some(node));

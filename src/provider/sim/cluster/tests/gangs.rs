@@ -187,12 +187,19 @@ fn a_gang_that_does_not_tolerate_waits() {
     bench.state.existing_node(bench.now, &join);
     bench.write_fabric();
     bench.write_queue("vision", 8, json!({}));
-    let picky = bench.gang_with("vision/picky", 1, |spec| spec.template.tolerates = Tolerates::nothing());
+    let picky = bench.gang("vision/picky", 1);
     bench.advance(20);
     assert_eq!(bench.workload(&picky).reserved, None);
-    let usual = bench.gang("vision/usual", 1);
+    let tolerations = json!([{"key": "pool", "operator": "Exists", "effect": "NoSchedule"}]);
+    let flavor = |tolerations: &Value| json!({"spec": {"nodeLabels": {POOL: "train"}, "topologyName": "fab", "tolerations": tolerations}});
+    let refused = bench.try_write("ResourceFlavor/train", flavor(&tolerations)).unwrap_err();
+    assert!(refused.message.contains("tolerations are immutable when topologyName is set"), "{refused:?}");
+    bench.perform(&ClusterAction::Delete("ClusterQueue/vision".parse().unwrap())).unwrap();
+    bench.perform(&ClusterAction::Delete("ResourceFlavor/train".parse().unwrap())).unwrap();
+    bench.write("ResourceFlavor/train", flavor(&tolerations));
+    bench.write("ClusterQueue/vision", queue_body(8, json!({})));
     bench.advance(20);
-    assert!(bench.workload(&usual).reserved.is_some());
+    assert!(bench.workload(&picky).reserved.is_some());
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn dressing_changes_labels_and_taints_at_once() {
         labels: [(SLOT.to_string(), Some("3".to_string())), ("rack".into(), None)].into(),
         taints: vec![taint("pool", TaintEffect::NoSchedule)],
         remove_taints: vec![taint("maint", TaintEffect::NoSchedule)],
+        notes: BTreeMap::new(),
     };
     bench.perform(&action).unwrap();
     let node = bench.node("n0");
