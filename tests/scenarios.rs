@@ -328,6 +328,7 @@ scripts! {
     whoever_comes_back_is_not_sent_again
     whoever_comes_back_keeps_nobody_for_ever
     wide_gang_waits_for_who_is_kept_out
+    work_shares_the_level_that_is_preferred
     work_that_did_not_save_is_named
 }
 
