@@ -173,6 +173,7 @@ scripts! {
     lend_cut_short_and_edited_comes_back
     lent_node_of_a_smaller_reservation_is_only_cut
     lent_nodes_are_updated_on_the_way
+    level_that_a_pool_lacks_is_told
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loan_of_a_night_ends_before_morning
