@@ -29,6 +29,7 @@ mod machines;
 mod moves;
 mod nodes;
 mod recorded;
+mod renamed;
 mod rights;
 mod schedulers;
 mod teams;

@@ -24,6 +24,7 @@ mod layouts;
 mod memory;
 mod money;
 mod moves;
+mod names;
 mod objects;
 mod on_the_way;
 mod others;
@@ -121,6 +122,8 @@ const LAWS: &[Law] = &[
     owners::nodes_are_ours,
     objects::objects_are_ours,
     objects::only_retired_is_deleted,
+    names::named_first,
+    names::preempt_alike,
     stops::frozen,
     stops::hands_off,
     kept::stays_closed,

@@ -10,6 +10,7 @@ mod files;
 mod flows;
 mod launches;
 mod money;
+mod names;
 mod on_the_way;
 mod others;
 mod owners;
