@@ -30,6 +30,7 @@ mod moves;
 mod nodes;
 mod profiles;
 mod recorded;
+mod renamed;
 mod rights;
 mod schedulers;
 mod teams;

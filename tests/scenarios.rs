@@ -120,6 +120,7 @@ scripts! {
     far_apart_counts_hosts_that_suit
     finished_work_is_not_resumed
     first_fill
+    flavor_of_another_tool_holds_its_queue
     flavor_swap_is_staged
     foreign_work_is_waited_for
     forgotten_machine_is_missing
@@ -230,6 +231,8 @@ scripts! {
     quarantined_node_goes_first
     quarantined_node_is_missed_in_a_loan
     quarantined_node_moves_its_gang
+    queue_is_renamed_in_stages
+    queue_keeps_its_lines_while_another_cannot_be_made
     quota_follows_a_replacement_too
     quota_follows_the_first_cut
     quota_follows_the_nodes_of_a_tide
@@ -315,6 +318,7 @@ scripts! {
     tide_makes_a_pool_larger
     tide_makes_a_pool_smaller
     tier_is_ranked_anew
+    tier_preempts_in_another_way
     total_over_gpus_and_slices_is_kept
     turn_of_the_tide_approves_nothing_else
     two_blocks_take_two_offers

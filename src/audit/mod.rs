@@ -25,6 +25,7 @@ mod layouts;
 mod memory;
 mod money;
 mod moves;
+mod names;
 mod objects;
 mod on_the_way;
 mod others;
@@ -126,6 +127,8 @@ const LAWS: &[Law] = &[
     clothes::flavors_keep_what_is_fixed,
     objects::objects_are_ours,
     objects::only_retired_is_deleted,
+    names::named_first,
+    names::preempt_alike,
     stops::frozen,
     stops::hands_off,
     kept::stays_closed,

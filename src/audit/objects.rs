@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::Found;
 use super::case::Case;
 use crate::effect::{Action, ClusterAction, Object};
@@ -100,7 +102,12 @@ fn is_replaced(case: &Case<'_>, delete: usize, key: &ObjectKey) -> bool {
     });
     written.is_some_and(|(at, body)| {
         let fixed = match key.kind {
-            ObjectKind::PriorityClass => there.body["value"] != body["value"],
+            ObjectKind::PriorityClass => {
+                // Whoever does not say whom a class preempts gets the server's word.
+                let preempts =
+                    |body: &Value| body["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority") == "Never";
+                there.body["value"] != body["value"] || preempts(&there.body) != preempts(body)
+            }
             ObjectKind::LocalQueue => there.body["spec"]["clusterQueue"] != body["spec"]["clusterQueue"],
             _ => false,
         };

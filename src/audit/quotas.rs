@@ -136,6 +136,13 @@ pub fn moved<'a>(case: &Case<'a>, object: &Object) -> Vec<&'a PoolName> {
     pools_of_flavors(case).into_iter().filter(|(flavor, _)| differs(flavor)).map(|(_, pool)| pool).collect()
 }
 
+/// The flavors of which an object would give more than the one that is there.
+pub fn grown(there: Option<&Value>, body: &Value) -> BTreeSet<FlavorName> {
+    let before = there.map(nominal).unwrap_or_default();
+    let more = nominal(body).into_iter().filter(|(pair, amount)| *amount > before.get(pair).copied().unwrap_or(0));
+    more.map(|((flavor, _), _)| flavor).collect()
+}
+
 /// A Kubernetes quantity: `64`, `"64"`, `"500m"`, `"2Ti"`.
 fn quantity(value: &Value) -> Option<Quantity> {
     const UNITS: [(&str, Quantity); 12] = [

@@ -1,8 +1,9 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`currency`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission
-//! policies in [`tiers`], what work says of its place in [`placed`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's
+//! [`cohorts`], [`currency`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`], [`renamed`] and [`flavors`], priority
+//! classes and admission policies in [`tiers`], what work says of its place in [`placed`], the files of mig-manager and the
+//! device plugin in [`gpus`] and [`files`], a second scheduler's
 //! in [`scheduler`], what a node is launched with and carries in [`nodes`],
 //! which slots machines serve that nobody remembers in [`found`], what it is told as it starts in [`bootstrap`],
 //! and what others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them
@@ -31,6 +32,7 @@ pub mod outside;
 pub mod placed;
 pub mod quantity;
 pub mod queues;
+pub mod renamed;
 pub mod renewed;
 pub mod scheduler;
 pub mod seats;

@@ -177,7 +177,7 @@ pub fn share(desired: &mut Desired, cluster: &ClusterSeen) {
 }
 
 /// Kueue refuses to lend more than is there.
-fn give_at_most(body: &mut Value, (name, resource): &(FlavorName, ResourceName), left: i64) {
+pub fn give_at_most(body: &mut Value, (name, resource): &(FlavorName, ResourceName), left: i64) {
     for flavor in flavors(body).filter(|flavor| flavor["name"] == json!(name)) {
         let resources = flavor["resources"].as_array_mut().into_iter().flatten();
         for amount in resources.filter(|amount| amount["name"] == json!(resource)) {

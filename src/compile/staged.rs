@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{currency, renewed};
+use super::{currency, renamed, renewed};
 use crate::effect::{Desired, Object, Staged};
 use crate::ids::{FlavorName, NamespacedName, ResourceName};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind, WorkloadSeen};
 use crate::queue::parse::quotas;
 
 type Pair = (FlavorName, ResourceName);
-type Bodies<'a> = BTreeMap<&'a ObjectKey, &'a Value>;
+pub type Bodies<'a> = BTreeMap<&'a ObjectKey, &'a Value>;
 
 /// A queue with a flavor that has a topology beside one that has none refuses pods that do not say how they are placed.
 const MIXED: &str = " (until then Kueue lets in only work that asks to be placed: its pods need the annotation \
@@ -29,6 +29,7 @@ const DEEPEST: usize = 64;
 /// Puts the stage of this moment in the place of what cannot be written yet, and says what waits for whom.
 pub fn stage(desired: &mut Desired, cluster: &ClusterSeen) {
     renewed::rename(desired, cluster);
+    renamed::leave(desired, cluster);
     let now = Now::of(cluster);
     let mut parents: BTreeMap<ObjectKey, Option<String>> = BTreeMap::new();
     let mut told = Vec::new();
@@ -231,7 +232,7 @@ fn holds(one: &WorkloadSeen) -> BTreeMap<Pair, i64> {
 const ALONE: &str = "/";
 
 /// The top of the tree of cohorts that an object is in. A cohort is there as soon as somebody names it.
-fn root(state: &Bodies<'_>, key: &ObjectKey) -> String {
+pub fn root(state: &Bodies<'_>, key: &ObjectKey) -> String {
     let above = |key: &ObjectKey, field: &str| state.get(key).and_then(|body| body["spec"][field].as_str());
     let mut at = match key.kind {
         ObjectKind::Cohort => key.name.to_string(),
@@ -253,9 +254,14 @@ fn root(state: &Bodies<'_>, key: &ObjectKey) -> String {
 /// A queue that stays where it is, and neither borrows nor lends.
 fn hold_still(body: &mut Value, seen: &Value) {
     *body = with_cohort(body, seen["spec"]["cohortName"].as_str());
-    let has_cohort = body["spec"]["cohortName"].is_string();
+    if body["spec"]["cohortName"].is_string() {
+        neither_borrows_nor_lends(body);
+    }
+}
+
+pub fn neither_borrows_nor_lends(body: &mut Value) {
     for resource in resources(body) {
-        for limit in ["borrowingLimit", "lendingLimit"].into_iter().filter(|_| has_cohort) {
+        for limit in ["borrowingLimit", "lendingLimit"] {
             resource[limit] = json!("0");
         }
     }

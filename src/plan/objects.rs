@@ -8,6 +8,7 @@
 pub(super) mod bodies;
 pub mod fields;
 mod judge;
+mod named;
 mod never;
 mod over;
 mod quotas;
@@ -41,13 +42,20 @@ pub fn plan(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
     hold_what_runs(input, &mut changes, &mut stuck, draft);
     hold_half_a_tier(input, &mut changes, &mut stuck, draft);
     let retired = retired(input, draft);
-    hold_what_waits(input, &mut changes, &stuck, draft);
-    hold_what_is_too_much(input, &mut changes, &retired, draft);
+    loop {
+        let before = changes.len();
+        named::hold(input, &mut changes, &mut stuck, draft);
+        hold_what_waits(input, &mut changes, &mut stuck, draft);
+        hold_what_is_too_much(input, &mut changes, &retired, &mut stuck, draft);
+        if changes.len() == before {
+            break;
+        }
+    }
     let mut hits = hits(input, harm, &changes, &retired);
     write(input, &changes, &retired, &mut hits, draft);
     delete(input, &retired, &changes, draft);
     let_go(input, draft);
-    say_what_is_staged(input, draft);
+    say_what_is_staged(input, &changes, &stuck, draft);
 }
 
 /// What is wanted of an object and waits, and on what.
@@ -71,7 +79,8 @@ pub fn thing_of(input: &PlanInput, key: &ObjectKey) -> Thing {
     let quotas = &input.target.standing.quotas;
     let found: Option<&QuotaName> = match key.kind {
         ObjectKind::ClusterQueue => {
-            quotas.iter().find(|(_, quota)| quota.cluster_queue == *key.name).map(|(name, _)| name)
+            let of = |queue: &str| quotas.iter().find(|(_, quota)| quota.cluster_queue == *queue).map(|(name, _)| name);
+            of(&key.name).or_else(|| of(&named::in_place_of(input, key)?.name))
         }
         ObjectKind::LocalQueue => {
             let is_named = |(namespace, queue): &(String, String)| {
@@ -143,7 +152,7 @@ fn say_what_admission_changes(input: &PlanInput, wanted: &Object, taken: &Value,
 }
 
 /// What is written only in part now, and whose end the rest waits for.
-fn say_what_is_staged(input: &PlanInput, draft: &mut Draft) {
+fn say_what_is_staged(input: &PlanInput, changes: &[Change<'_>], stuck: &Stuck<'_>, draft: &mut Draft) {
     for staged in &input.desired.staged {
         let more = if staged.waits.len() > 1 { format!(" and {} more", staged.waits.len() - 1) } else { String::new() };
         let carried = staged.carried.first().map(|node| taint_goes(node, draft));
@@ -151,7 +160,8 @@ fn say_what_is_staged(input: &PlanInput, draft: &mut Draft) {
         let gap = || input.observed.cluster.workloads.gap().cloned().map(WaitingOn::Unread);
         let nobody = || WaitingOn::Person("it is not known whom that waits for".into());
         let user = || judge::users(input, &staged.key).into_iter().next().map(|name| WaitingOn::Gang { name });
-        let waits = carried.or(first).or_else(gap).or_else(user).unwrap_or_else(nobody);
+        let led_to = || named::still_led_to(input, changes, stuck, &staged.key);
+        let waits = carried.or(first).or_else(gap).or_else(led_to).or_else(user).unwrap_or_else(nobody);
         let thing = thing_of(input, &staged.key);
         draft.held.push(held(&thing, staged.wanted.clone(), Reason::Wanted, waits));
     }
@@ -217,9 +227,10 @@ fn hold_half_a_tier<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stu
 }
 
 /// What raises a quota waits for what lowers it elsewhere; and nothing is raised while nobody knows what runs.
-fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuck: &Stuck<'a>, draft: &mut Draft) {
+fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, all: &mut Stuck<'a>, draft: &mut Draft) {
+    let mut more = Stuck::new();
     let stuck = input.desired.objects.iter().filter_map(|wanted| {
-        let waiting_on = stuck.get(&wanted.key)?;
+        let waiting_on = all.get(&wanted.key)?;
         let seen = input.observed.cluster.objects.seen().get(&wanted.key)?;
         let lowers = quotas::shift(Some(&seen.body), Some(&wanted.body)).lowers;
         Some((&wanted.key, lowers, waiting_on))
@@ -232,6 +243,7 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
         let thing = || thing_of(input, &change.wanted.key);
         if let (Some(gap), false) = (gap, change.shift.raises.is_empty()) {
             let waits = WaitingOn::Unread(gap.clone());
+            more.insert(&change.wanted.key, waits.clone());
             draft.held.push(held(&thing(), change.sentence(), change.reason.clone(), waits));
             return false;
         }
@@ -241,9 +253,11 @@ fn hold_what_waits<'a>(input: &'a PlanInput, changes: &mut Vec<Change<'a>>, stuc
         let Some((other, _, waiting_on)) = stuck.iter().find(blocks) else { return true };
         let waits = (*waiting_on).clone();
         let wanted = format!("{}, once {} is as it should be", change.sentence(), other.words());
+        more.insert(&change.wanted.key, waits.clone());
         draft.held.push(held(&thing(), wanted, change.reason.clone(), waits));
         false
     });
+    all.extend(more);
 }
 
 /// Nothing is promised beyond what the nodes hold: by what stays of others, or by two that wait for each other. What
@@ -252,6 +266,7 @@ fn hold_what_is_too_much<'a>(
     input: &'a PlanInput,
     changes: &mut Vec<Change<'a>>,
     retired: &[(&'a ObjectKey, &'a ObjectSeen)],
+    stuck: &mut Stuck<'a>,
     draft: &mut Draft,
 ) {
     loop {
@@ -272,7 +287,9 @@ fn hold_what_is_too_much<'a>(
                 (None, false) => return true,
             };
             let thing = thing_of(input, &change.wanted.key);
-            draft.held.push(held(&thing, change.sentence(), change.reason.clone(), WaitingOn::Person(text)));
+            let waits = WaitingOn::Person(text);
+            stuck.insert(&change.wanted.key, waits.clone());
+            draft.held.push(held(&thing, change.sentence(), change.reason.clone(), waits));
             false
         });
         if changes.len() == before {
@@ -374,6 +391,7 @@ fn write<'a>(
     }
     let ranks: Vec<&Change<'_>> = changes.iter().filter(|change| change.class().is_some()).collect();
     let mut planned: BTreeMap<&ObjectKey, StepId> = BTreeMap::new();
+    let mut courses = Vec::new();
     for change in changes {
         let key = &change.wanted.key;
         let names = judge::names(change.wanted);
@@ -384,15 +402,18 @@ fn write<'a>(
         let room = lowers.iter().filter(|(id, shift)| *id != one.id && !change.shift.raises.is_disjoint(&shift.lowers));
         let above = ranks.iter().filter(|other| change.waits_in_rank(other)).map(|other| other.id());
         let twin = change.twin().and_then(|twin| planned.get(&twin).cloned());
-        one.after = named.chain(room.map(|(id, _)| id.clone())).chain(above).chain(twin).collect();
+        let classes = named::classes(input, change).into_iter().filter_map(|class| planned.get(&class.key).cloned());
+        let first = above.chain(twin).chain(classes);
+        one.after = named.chain(room.map(|(id, _)| id.clone())).chain(first).collect();
         one.after.sort_unstable();
         one.after.dedup();
         planned.insert(key, one.id.clone());
         say(input, change, &one.id, draft);
         let on = one.on.clone();
         let steps = if change.replaces { replacement(input, change, one) } else { vec![one] };
-        draft.courses.push(course(&on, change.sentence(), &change.reason, steps));
+        courses.push(course(&on, change.sentence(), &change.reason, steps));
     }
+    draft.courses.extend(named::coupled(input, changes, courses));
 }
 
 /// An object out of the way, and another in its place. Who is stopped between the two leaves nothing there, and the next
@@ -528,8 +549,9 @@ fn deletion(input: &PlanInput, key: &ObjectKey, seen: &ObjectSeen) -> Step {
     let mut one = step(format!("delete:{key}"), &on, action, &Reason::NotWanted);
     one.requires = vec![Fact::Unchanged { object: key.clone(), body: Some(digest_of(&seen.body)) }];
     one.effects = Effects::one(Verb::Delete, on, Amount::object(key, None));
-    // Nobody names a flavor or a topology that is over, and whoever asked for the one in its place was asked.
-    if !is_of_nodes(key) {
+    // Nobody names a flavor or a topology that is over, and whoever asked for the one in its place was asked; of a queue
+    // that is left likewise.
+    if !is_of_nodes(key) && !named::is_left(key, &seen.body) {
         one.consent = Consent::Asked;
     }
     one

@@ -222,11 +222,21 @@ fn the_rights_in_deploy_are_all_used_and_nothing_is_missing() {
     block(ours.perform(&ClusterAction::Shrink { workload: uid, pods: 1 })).unwrap();
     assert_eq!(plane.api.get("/apis/batch/v1/namespaces/vision/jobs/train-1").unwrap()["spec"]["parallelism"], 1);
     // The number of a class cannot be changed: the class is replaced, and the other one of its tier follows.
-    write(&FLEET.replace("rank: 200", "rank: 300"));
+    let ranked = |text: &str| text.replace("rank: 200", "rank: 300, preempts: lowerTiers");
+    write(&ranked(FLEET));
     run(&["apply", "--until-converged", "--yes"], 0);
     for path in ["scheduling.k8s.io/v1/priorityclasses", "kueue.x-k8s.io/v1beta2/workloadpriorityclasses"] {
         assert_eq!(plane.api.get(&format!("/apis/{path}/research")).unwrap()["value"], 300);
     }
+    // Nor can whom its pods preempt, which the queue of the tier follows.
+    let policy = plane.api.get("/apis/scheduling.k8s.io/v1/priorityclasses/research").unwrap();
+    assert_eq!(policy["preemptionPolicy"], "PreemptLowerPriority");
+    let queue = plane.api.get("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/vision").unwrap();
+    assert_eq!(queue["spec"]["preemption"]["withinClusterQueue"], "LowerPriority");
+    write(&FLEET.replace("rank: 200", "rank: 300"));
+    run(&["apply", "--until-converged", "--yes"], 0);
+    let policy = plane.api.get("/apis/scheduling.k8s.io/v1/priorityclasses/research").unwrap();
+    assert_eq!((&policy["preemptionPolicy"], &policy["value"]), (&json!("Never"), &json!(300)));
     // Nor can the topology of a flavor: the pool gets another flavor, and the old one goes when nobody needs it.
     let levels = "levels: [{name: leaf, nodeLabel: topology.k8s.aws/network-node-layer-3}]";
     let more = levels.replace('[', "[{name: block, nodeLabel: topology.k8s.aws/network-node-layer-2}, ");

@@ -168,7 +168,7 @@ fn a_team_that_reaches_its_total_waits_although_its_shares_are_free() {
     assert_eq!(currency(&plane, "vision"), Some(own));
 
     // Kueue does not count in it yet: that is its owner's to switch on, with the patch of the plan.
-    let (code, planned) = run(&["plan"]);
+    let (code, planned) = run(&["plan", "--verbose"]);
     assert_eq!(code, Some(3), "{planned}");
     assert!(planned.contains("ClusterQueue theirs, which no document names"), "{planned}");
     let patch =

@@ -172,9 +172,16 @@ fn launching_every_slot_of_an_empty_fleet_passes() {
     let mut bench = Bench::empty(NOON);
     bench.input.ledger.head.fleet = None;
     edit(&mut bench.input.observed.cluster.objects, |objects| objects.clear());
-    for object in bench.input.desired.objects.clone() {
+    let is_flavor = |object: &Object| object.key.kind == ObjectKind::ResourceFlavor;
+    let mut objects = bench.input.desired.objects.clone();
+    objects.sort_by_key(|object| !is_flavor(object));
+    let first: Vec<String> =
+        objects.iter().filter(|one| is_flavor(one)).map(|one| format!("apply {}", one.key)).collect();
+    for object in objects {
         let id = format!("apply {}", object.key);
-        bench.step(&id, cluster(ClusterAction::Apply(object)), Reason::Wanted, &[]);
+        let is_queue = object.key.kind == ObjectKind::ClusterQueue;
+        let after: Vec<&str> = first.iter().filter(|_| is_queue).map(String::as_str).collect();
+        bench.step(&id, cluster(ClusterAction::Apply(object)), Reason::Wanted, &after);
     }
     bench.step("begin", Action::Record(LedgerChange::Begin { fleet: uid(), began: None }), Reason::Bookkeeping, &[]);
     for (pool, nodes) in [("train", 10), ("serve", 6), ("burst", 4)] {

@@ -11,6 +11,7 @@ mod files;
 mod flows;
 mod launches;
 mod money;
+mod names;
 mod on_the_way;
 mod others;
 mod owners;

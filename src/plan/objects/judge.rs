@@ -127,6 +127,8 @@ pub fn judge<'a>(input: &'a PlanInput, wanted: &'a Object) -> Judged<'a> {
         Some(written) => (Reason::Wanted, seen.moved_by.is_some() && is != *written, None),
         // A namespace is its team's: it only has to be there.
         None if same && key.kind == ObjectKind::Namespace => return Judged::Same,
+        // It is named by what is in it, and fleets of one cluster share it: whoever made it, it serves all of them.
+        None if is == wanted.digest && key.kind == ObjectKind::Topology => return Judged::Same,
         None if is == wanted.digest => {
             (Reason::Wanted, false, Some(format!("{named} was there already: it is taken over as it is")))
         }
@@ -221,8 +223,11 @@ fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static 
         at(seen) != at(wanted) && !(at(wanted).is_null() && is_nothing(&at(seen)))
     };
     match kind {
-        // Whoever runs with a class keeps its number, so the server refuses another one.
-        ObjectKind::PriorityClass => (seen["value"] != wanted["value"]).then_some("rank"),
+        // Whoever runs with a class keeps its number, so the server refuses another one; and whom it preempts likewise.
+        ObjectKind::PriorityClass => {
+            let rank = (seen["value"] != wanted["value"]).then_some("rank");
+            rank.or_else(|| (preempts(seen) != preempts(wanted)).then_some("preempts"))
+        }
         ObjectKind::Topology => differs("levels").then_some("order of fabric levels"),
         ObjectKind::ResourceFlavor if seen["spec"]["topologyName"].is_string() => {
             let labels = differs("nodeLabels").then_some("set of node labels");
@@ -232,6 +237,11 @@ fn immutable(kind: ObjectKind, seen: &Value, wanted: &Value) -> Option<&'static 
         ObjectKind::LocalQueue => differs("clusterQueue").then_some("ClusterQueue"),
         _ => None,
     }
+}
+
+/// Whom the pods of a class preempt; what is left out the server fills in.
+pub fn preempts(body: &Value) -> &str {
+    body["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority")
 }
 
 /// The objects that an object names.

@@ -16,6 +16,8 @@ use crate::render::tide::clock::day_and_time;
 const NAMES: usize = 6;
 /// Gangs, held things and lines of drift that are told before the rest is counted.
 const LINES: usize = 12;
+/// Characters of a patch that are shown before the rest is counted.
+const PATCH: usize = 400;
 
 /// Ends with a line break.
 pub fn human(shown: &Shown<'_>, look: &Look) -> String {
@@ -202,7 +204,10 @@ impl Page<'_> {
             if let Some(remedy) = &wait.remedy {
                 detail("to do", remedy);
             }
-            wait.patch.iter().flat_map(|patch| patch.lines()).for_each(|line| detail("", &format!("  {line}")));
+            if let Some(patch) = &wait.patch {
+                let shown = if self.look.verbose { patch.clone() } else { shortened(patch) };
+                shown.lines().for_each(|line| detail("", &format!("  {line}")));
+            }
             let harm = harm(&one.disruption);
             if !harm.is_empty() {
                 detail("then", &harm);
@@ -561,6 +566,15 @@ fn step_line(plan: &Plan, group: &Group<'_>, step: &Step) -> String {
     let told: Vec<String> = takes.into_iter().chain(after).collect();
     let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) };
     format!("{}{told}", progress::step(step))
+}
+
+/// As much of a change to make elsewhere as a reader looks at.
+fn shortened(patch: &str) -> String {
+    if patch.chars().count() <= PATCH {
+        return patch.into();
+    }
+    let (shown, more): (String, usize) = (patch.chars().take(PATCH).collect(), patch.chars().count() - PATCH);
+    format!("{shown}… and {more} characters more (whole with --verbose, and with --output json)")
 }
 
 fn capital(text: &str) -> String {

@@ -122,6 +122,19 @@ fn every_step_is_told_to_whoever_asks() {
 }
 
 #[test]
+fn a_long_patch_is_cut_and_whole_for_whoever_asks() {
+    let input = sample::input();
+    let mut plan = sample::plan(&input);
+    let patch = format!("kubectl patch -p '{}'", "x".repeat(12_000));
+    let object = ObjectKey::cluster(ObjectKind::ClusterQueue, "vision");
+    plan.held[0].waiting_on = WaitingOn::OtherOwner { object, patch: patch.clone() };
+    let text = plain(&input, &plan);
+    assert!(text.lines().all(|line| line.chars().count() < 600), "{text}");
+    assert!(text.contains("11618 characters more (whole with --verbose, and with --output json)"), "{text}");
+    assert!(human(&shown(&input, &plan), &Look { verbose: true, ..Look::default() }).contains(&patch));
+}
+
+#[test]
 fn colours_add_nothing_but_colour() {
     let input = sample::input();
     let plan = sample::plan(&input);

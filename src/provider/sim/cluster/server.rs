@@ -16,7 +16,7 @@ pub fn admit(key: &ObjectKey, body: &Value, before: Option<&Value>) -> Result<()
         ObjectKind::Cohort => groups(body, "parentName", "parent"),
         ObjectKind::ClusterQueue => groups(body, "cohortName", "cohort").or_else(|| preemption(body)),
         ObjectKind::LocalQueue => local_queue(body, before),
-        ObjectKind::PriorityClass => priority(body, before),
+        ObjectKind::PriorityClass => priority(body, before).or_else(|| preempts(body, before)),
         ObjectKind::WorkloadPriorityClass => priority(body, None),
         ObjectKind::Namespace
         | ObjectKind::ConfigMap
@@ -86,6 +86,14 @@ fn priority(body: &Value, before: Option<&Value>) -> Option<String> {
     let Some(value) = body["value"].as_i64() else { return Some("value: Required value".into()) };
     let moved = before.is_some_and(|before| before["value"].as_i64() != Some(value));
     moved.then(|| "value: Forbidden: may not be changed in an update.".into())
+}
+
+fn preempts(body: &Value, before: Option<&Value>) -> Option<String> {
+    fn policy(body: &Value) -> &str {
+        body["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority")
+    }
+    let moved = before.is_some_and(|before| policy(before) != policy(body));
+    moved.then(|| format!("preemptionPolicy: Invalid value: \"{}\": field is immutable", policy(body)))
 }
 
 fn preemption(body: &Value) -> Option<String> {

@@ -97,6 +97,15 @@ fn the_value_of_a_priority_class_is_for_ever_and_that_of_a_workload_priority_cla
 }
 
 #[test]
+fn whom_a_priority_class_preempts_is_for_ever() {
+    let mut bench = Bench::new();
+    bench.write("PriorityClass/prod", json!({"value": 1000}));
+    bench.write("PriorityClass/prod", json!({"value": 1000, "preemptionPolicy": "PreemptLowerPriority"}));
+    let error = refused(&mut bench, "PriorityClass/prod", json!({"value": 1000, "preemptionPolicy": "Never"}));
+    assert!(error.contains("preemptionPolicy: Invalid value: \"Never\": field is immutable"), "{error}");
+}
+
+#[test]
 fn an_object_needs_its_namespace() {
     let mut bench = Bench::new();
     let error = bench.try_write("LocalQueue/nowhere/main", json!({"spec": {"clusterQueue": "a"}})).unwrap_err();
