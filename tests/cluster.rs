@@ -31,6 +31,7 @@ mod nodes;
 mod recorded;
 mod rights;
 mod schedulers;
+mod shown;
 mod teams;
 mod tiers;
 mod total;
