@@ -79,7 +79,7 @@ pub async fn input(
     let slots = ledger.pools.values().flat_map(|pool| pool.slots.values());
     let counted_on = slots.filter(|slot| slot.instance.is_some() || slot.node.is_some()).count();
     let uid = ledger.head.fleet.as_ref().unwrap_or(uid);
-    let beside = Beside { owner: Some(uid.clone()), ..Beside::of(&cluster, counted_on) };
+    let beside = Beside { owner: Some(uid.clone()), ..Beside::of(&promised, &cluster, counted_on) };
     let mut desired = compile_beside(&promised, &beside);
     staged::stage(&mut desired, &cluster);
     let target = Target { quotas: promised.quotas, ..target };

@@ -33,6 +33,7 @@ mod recorded;
 mod renamed;
 mod rights;
 mod schedulers;
+mod shown;
 mod teams;
 mod tiers;
 mod total;

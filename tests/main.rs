@@ -20,6 +20,7 @@ mod right;
 mod rollouts;
 mod scenarios;
 mod schemas;
+mod shown;
 mod tidy;
 mod time;
 mod verbs;

@@ -334,6 +334,7 @@ scripts! {
     what_is_held_takes_no_room
     what_is_not_ours_stays
     what_leaves_a_pool_leaves_its_nodes
+    what_nodes_show_is_covered
     what_waits_for_a_loan_is_shown
     whoever_comes_back_is_not_sent_again
     whoever_comes_back_keeps_nobody_for_ever

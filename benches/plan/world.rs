@@ -285,8 +285,10 @@ pub fn all_there(mut input: PlanInput) -> PlanInput {
 /// The world as it was, under other documents.
 pub fn under(fleet: &Fleet, there: PlanInput) -> PlanInput {
     let PlanInput { target, upcoming, .. } = nothing_there(fleet);
-    let desired =
-        compile_beside(&target, &Beside::of(&there.observed.cluster, there.observed.cluster.nodes.seen().len()));
+    let desired = compile_beside(
+        &target,
+        &Beside::of(&target, &there.observed.cluster, there.observed.cluster.nodes.seen().len()),
+    );
     PlanInput { target, upcoming, desired, ..there }
 }
 

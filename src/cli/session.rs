@@ -20,6 +20,7 @@ use crate::load::{self, Loaded};
 use crate::plan::{Plan, PlanInput, plan};
 use crate::provider::clock::SystemClock;
 use crate::provider::k8s::K8s;
+use crate::provider::metrics::Prometheus;
 use crate::provider::nowhere::Nowhere;
 use crate::provider::sim::{Sim, SimError};
 use crate::provider::{Class, Clock, Cluster as _, PartValue, ProviderError, World};
@@ -47,8 +48,8 @@ pub struct Session {
 #[derive(Debug)]
 enum Place {
     Simulated(Box<Sim>),
-    /// A real cluster, and where its nodes come from.
-    Cluster(Box<K8s>, Box<dyn Nodes>),
+    /// A real cluster, where its nodes come from, and who measures.
+    Cluster(Box<K8s>, Box<dyn Nodes>, Prometheus),
 }
 
 /// A cloud that can be looked at by whoever searches for mistakes.
@@ -117,7 +118,8 @@ impl Session {
             let cluster = cluster.map_err(|error| fail(&error.to_string()))?;
             let uid = identity(&fleet, &cluster)?;
             let cloud = cloud_of(&fleet, &uid)?;
-            let session = Self::new(fleet, Place::Cluster(Box::new(cluster), cloud), None, directory);
+            let meter = meter(&fleet);
+            let session = Self::new(fleet, Place::Cluster(Box::new(cluster), cloud, meter), None, directory);
             return Ok(Self { is_head_alone, uid, looks, ..session });
         }
         if access != Access::Look {
@@ -150,8 +152,8 @@ impl Session {
     pub fn world(&self) -> World<'_> {
         match &self.place {
             Place::Simulated(sim) => sim.world(),
-            Place::Cluster(cluster, cloud) => {
-                World { cloud: &**cloud, cluster: &**cluster, meter: &Nowhere, clock: &SystemClock }
+            Place::Cluster(cluster, cloud, meter) => {
+                World { cloud: &**cloud, cluster: &**cluster, meter, clock: &SystemClock }
             }
         }
     }
@@ -334,6 +336,31 @@ fn ec2(_: &AwsCloud, fleet: &Fleet, _: &FleetUid) -> Result<Box<dyn Nodes>, u8> 
     let name = &fleet.name.value;
     Err(fail(&format!("fleet {name} has `cloud: {{aws: …}}`, and this program was built without: `--features aws`")))
 }
+
+/// Who is asked for what guards measure. Where nobody can be, it is said once and everything else goes on: whoever
+/// freezes a fleet needs no number for it.
+fn meter(fleet: &Fleet) -> Prometheus {
+    let guarded = fleet.tides.iter().filter(|(_, tide)| tide.guard.is_some()).map(|(name, _)| name.to_string());
+    let guarded: Vec<String> = guarded.collect();
+    if guarded.is_empty() {
+        return Prometheus::default();
+    }
+    let address = std::env::var(PROMETHEUS).unwrap_or_default();
+    let found = match address.trim() {
+        "" => Err("it is not set: write the address of the Prometheus into it, as http://HOST:PORT".into()),
+        address => Prometheus::at(address),
+    };
+    found.unwrap_or_else(|why| {
+        let tides = guarded.join(", ");
+        super::talk(&format!(
+            "{PROMETHEUS}: {why}\nuntil then nobody answers the guard of {tides}, and nothing is lent"
+        ));
+        Prometheus::default()
+    })
+}
+
+/// Where the address of the Prometheus stands that answers the queries of guards.
+const PROMETHEUS: &str = "TIDEWRIGHT_PROMETHEUS";
 
 fn supported(fleet: &Fleet) -> Result<(), String> {
     let name = &fleet.name.value;

@@ -17,9 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::outside::Outside;
 use super::queues::{Limits, Share, resource_groups, shares};
-use super::{holds, loans, quantity};
+use super::{Beside, holds, loans, quantity};
 use crate::effect::Object;
 use crate::fleet::Target;
 use crate::fleet::lending::Circle;
@@ -35,7 +34,7 @@ pub fn above(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Option
 }
 
 /// Parents before their children, those of tides last.
-pub fn objects(target: &Target, outside: &Outside) -> Vec<Object> {
+pub fn objects(target: &Target, beside: &Beside) -> Vec<Object> {
     let standing = &target.standing;
     let mut weights: BTreeMap<(usize, &str), u32> = BTreeMap::new();
     for (_, quota) in live(standing) {
@@ -43,7 +42,7 @@ pub fn objects(target: &Target, outside: &Outside) -> Vec<Object> {
             *weights.entry((step.matches('/').count(), step)).or_default() += quota.weight;
         }
     }
-    let free = free(target, outside);
+    let free = free(target, beside);
     let steps = weights.into_iter().map(|((_, path), weight)| {
         // Together its queues have the weight that they would have apart.
         let parent = path.rsplit_once('/').map(|(parent, _)| (cohort_name(parent), weight));
@@ -54,12 +53,12 @@ pub fn objects(target: &Target, outside: &Outside) -> Vec<Object> {
         let own = of_circle(standing, name)?;
         let weight = circle.members.iter().filter_map(|name| standing.quotas.get(name)).map(|quota| quota.weight).sum();
         let parent = circle.cohort.as_deref().map(|path| (cohort_name(path), weight));
-        let through = if parent.is_some() { through(target, outside, &circle) } else { Vec::new() };
+        let through = if parent.is_some() { through(target, beside, &circle) } else { Vec::new() };
         Some(cohort(&own, parent, &through))
     });
     let tides = live(standing).filter_map(|(name, quota)| {
         let own = of_tides(standing, name, quota)?;
-        let lent: Vec<_> = shares(target, outside, name, quota).iter().filter_map(lent).collect();
+        let lent: Vec<_> = shares(target, beside, name, quota).iter().filter_map(lent).collect();
         let path = || quota.cohort.as_deref().map(cohort_name);
         let parent = of_circle(standing, name).or_else(path).map(|parent| (parent, quota.weight));
         Some(cohort(&own, parent, &lent))
@@ -162,14 +161,14 @@ fn lent(share: &Share) -> Option<(PoolName, BTreeMap<ResourceName, Limits>)> {
 
 /// What a circle lets through of the pools that are lent in it: what its quotas borrow and lend by themselves. What
 /// tides have lent of a quota nobody else borrows.
-fn through(target: &Target, outside: &Outside, circle: &Circle) -> Flavors {
+fn through(target: &Target, beside: &Beside, circle: &Circle) -> Flavors {
     let standing = &target.standing;
     let mut found: BTreeMap<&PoolName, BTreeMap<ResourceName, Limits>> = BTreeMap::new();
     for loan in standing.kept_loans().filter(|loan| circle.members.contains(&loan.to)) {
         found.entry(&loan.pool).or_default();
     }
     for (name, quota) in live(standing).filter(|(name, _)| circle.members.contains(*name)) {
-        for share in shares(target, outside, name, quota) {
+        for share in shares(target, beside, name, quota) {
             let Some(limits) = found.get_mut(&share.pool) else { continue };
             let kept = loans::kept(target, &share.pool);
             let away = holds::sum(kept.into_iter().filter(|kept| kept.from == name).map(|kept| kept.own));
@@ -192,12 +191,12 @@ fn through(target: &Target, outside: &Outside, circle: &Circle) -> Flavors {
 }
 
 /// What each cohort at the top has of pools that hold more than is guaranteed, where somebody below may borrow it.
-fn free<'a>(target: &'a Target, outside: &Outside) -> BTreeMap<&'a str, Flavors> {
+fn free<'a>(target: &'a Target, beside: &Beside) -> BTreeMap<&'a str, Flavors> {
     let standing = &target.standing;
     let mut found: BTreeMap<&str, Flavors> = BTreeMap::new();
     for name in standing.pools.keys() {
         let (mut free, borrowers) = (unclaimed(target, name), borrowers(target, name));
-        for (resource, off) in outside.off(target, name).free {
+        for (resource, off) in beside.outside.off(target, name).free {
             free.entry(resource).and_modify(|amount| *amount = amount.saturating_sub(off));
         }
         let mut parts: BTreeMap<&str, BTreeMap<ResourceName, Limits>> = BTreeMap::new();
@@ -248,8 +247,7 @@ fn borrowers<'a>(target: &'a Target, name: &PoolName) -> BTreeMap<&'a str, holds
         share.is_some_and(|share| share.borrow.is_some())
     };
     for (quota_name, quota) in live(standing).filter(|(quota, _)| may_borrow(quota)) {
-        let share =
-            shares(target, &Outside::default(), quota_name, quota).into_iter().find(|share| share.pool == *name);
+        let share = shares(target, &Beside::default(), quota_name, quota).into_iter().find(|share| share.pool == *name);
         let (Some(path), Some(share)) = (quota.cohort.as_deref(), share) else { continue };
         let Some(root) = steps(path).next().filter(|_| share.borrow.values().any(|amount| *amount > 0)) else {
             continue;

@@ -21,12 +21,15 @@ const MEMORY: &str = "memory";
 const STORAGE: &str = "ephemeral-storage";
 /// What libfabric asks for beside the adapters.
 const HUGEPAGES: &str = "hugepages-2Mi";
+const PAGES: &str = "hugepages-";
 const EFA: &str = "vpc.amazonaws.com/efa";
 
 /// More than any node has, for nodes of which nobody said: the quota must not be what stops a pod.
 const MOST_CPUS: u64 = 1024;
 const MOST_MEMORY_GIB: u64 = 16 * 1024;
 const MOST_STORAGE_GIB: u64 = 128 * 1024;
+/// Some devices are counted in bytes.
+const MOST_DEVICES: u64 = 1_000_000_000_000;
 
 /// What the pool's part is, if the catalogue knows it.
 pub fn gpu(pool: &PoolSpec) -> Option<&'static Gpu> {
@@ -106,17 +109,34 @@ fn processors(pool: &PoolSpec, nodes: u32) -> Resources {
     each.into_iter().map(|(resource, amount)| (resource.into(), amount * u64::from(nodes))).collect()
 }
 
-/// What is not counted, of some nodes of a pool.
-pub fn uncounted(pool: &PoolSpec, nodes: u32) -> Resources {
+/// What is not counted, of some nodes of a pool that show these beside what is known of their type.
+pub fn uncounted<'a>(pool: &PoolSpec, nodes: u32, shown: impl Iterator<Item = &'a ResourceName>) -> Resources {
     let mut found = if pool.shape.gpus == 0 { Resources::new() } else { processors(pool, nodes) };
     let mut add = |resource: &str, each: u64| found.insert(resource.into(), each * u64::from(nodes));
     add(STORAGE, MOST_STORAGE_GIB);
     let has_efa = pool.launch.as_ref().is_none_or(|launch| launch.efa == Efa::Auto);
     if pool.shape.efa > 0 && has_efa {
         add(EFA, u64::from(pool.shape.efa));
-        add(HUGEPAGES, pool.shape.memory_gib.map_or(MOST_MEMORY_GIB, u64::from));
+        add(HUGEPAGES, pages(pool));
+    }
+    for resource in shown {
+        found.entry(resource.clone()).or_insert_with(|| most(pool, resource) * u64::from(nodes));
     }
     found
+}
+
+fn pages(pool: &PoolSpec) -> u64 {
+    pool.shape.memory_gib.map_or(MOST_MEMORY_GIB, u64::from)
+}
+
+/// As much of a resource as no node has of which its type says nothing.
+pub fn most(pool: &PoolSpec, resource: &ResourceName) -> u64 {
+    if is_pages(resource) { pages(pool) } else { MOST_DEVICES }
+}
+
+/// Whether it is memory in large pages.
+pub fn is_pages(resource: &ResourceName) -> bool {
+    resource.as_str().starts_with(PAGES)
 }
 
 /// Whether a resource is an accelerator or a part of one.
@@ -134,13 +154,14 @@ pub fn sum(parts: impl IntoIterator<Item = Resources>) -> Resources {
 
 /// Where a resource stands in a list: what people look for first.
 pub fn rank(resource: &ResourceName) -> (bool, &ResourceName) {
-    (matches!(resource.as_str(), CPU | MEMORY | STORAGE | HUGEPAGES | EFA), resource)
+    (!is_accelerator(resource), resource)
 }
 
 /// An amount of a resource, as it is written.
 pub fn text(resource: &ResourceName, amount: u64) -> String {
     match resource.as_str() {
-        MEMORY | STORAGE | HUGEPAGES => super::quantity::gib(amount),
+        MEMORY | STORAGE => super::quantity::gib(amount),
+        _ if is_pages(resource) => super::quantity::gib(amount),
         _ => super::quantity::count(amount),
     }
 }

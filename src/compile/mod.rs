@@ -1,9 +1,9 @@
 //! Target in, the cloud and cluster objects that are wanted out. Pure.
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
-//! [`cohorts`], [`currency`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`], [`renamed`] and [`flavors`], priority
-//! classes and admission policies in [`tiers`], what work says of its place in [`placed`], the files of mig-manager and the
-//! device plugin in [`gpus`] and [`files`], a second scheduler's
+//! [`cohorts`], [`currency`], [`loans`], [`outside`], [`shown`], [`cuts`], [`staged`], [`renewed`], [`renamed`] and [`flavors`],
+//! priority classes and admission policies in [`tiers`], what work says of its place in [`placed`], the files of mig-manager and
+//! the device plugin in [`gpus`] and [`files`], a second scheduler's
 //! in [`scheduler`], what a node is launched with and carries in [`nodes`],
 //! which slots machines serve that nobody remembers in [`found`], what it is told as it starts in [`bootstrap`],
 //! and what others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them
@@ -36,6 +36,7 @@ pub mod renamed;
 pub mod renewed;
 pub mod scheduler;
 pub mod seats;
+pub mod shown;
 pub mod staged;
 pub mod tiers;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use crate::observed::{ClusterSeen, ObjectKey, ObjectKind};
 use currency::Covered;
 use files::InUse;
 use outside::Outside;
+use shown::Shown;
 
 /// Where mig-manager and the device plugin look for their files.
 pub const GPU_OPERATOR: &str = "gpu-operator";
@@ -69,6 +71,8 @@ pub fn compile(target: &Target) -> Desired {
 pub struct Beside {
     /// Pods that hold GPUs which no queue gave them.
     pub outside: Outside,
+    /// What nodes offer that no document and no catalogue names.
+    pub shown: Shown,
     /// Entries that nodes name, whatever the documents say.
     pub in_use: InUse,
     /// Which queues may count GPUs and slices together.
@@ -78,22 +82,24 @@ pub struct Beside {
 }
 
 impl Beside {
-    pub fn of(cluster: &ClusterSeen, known: usize) -> Self {
+    pub fn of(target: &Target, cluster: &ClusterSeen, known: usize) -> Self {
         let (outside, in_use) = (Outside::of(cluster), InUse::of(cluster, known));
-        Self { outside, in_use, covered: Covered::of(cluster), owner: None }
+        let shown = Shown::of(target, cluster);
+        Self { outside, shown, in_use, covered: Covered::of(cluster), owner: None }
     }
 }
 
 /// The same beside what is there.
-pub fn compile_beside(target: &Target, Beside { outside, in_use, covered, owner }: &Beside) -> Desired {
+pub fn compile_beside(target: &Target, beside: &Beside) -> Desired {
+    let Beside { in_use, covered, owner, .. } = beside;
     let mut objects = tiers::classes(target);
     objects.extend(gpus::config_maps(target, in_use));
     objects.extend(scheduler::config_map(target));
     objects.extend(flavors::objects(target));
     let covers = |(name, quota): (&QuotaName, &QuotaSpec)| covered.covers(target, name, quota);
     objects.extend(currency::live(target).any(covers).then(currency::flavor));
-    objects.extend(cohorts::objects(target, outside));
-    objects.extend(queues::objects(target, outside, covered));
+    objects.extend(cohorts::objects(target, beside));
+    objects.extend(queues::objects(target, beside));
     objects.extend(tiers::policies(target));
     objects.extend(placed::policies(target, covered));
     objects.splice(0..0, namespaces(&objects));

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::currency::{self, Covered};
-use super::outside::Outside;
-use super::{cohorts, holds, loans, quantity, tiers};
+use super::currency;
+use super::{Beside, cohorts, holds, loans, quantity, tiers};
 use crate::effect::Object;
 use crate::fleet::Target;
 use crate::fleet::quota::{Amount, Supply};
@@ -54,11 +53,11 @@ pub struct Limits {
 }
 
 /// ClusterQueues first, then the LocalQueues that name them.
-pub fn objects(target: &Target, outside: &Outside, covered: &Covered) -> Vec<Object> {
+pub fn objects(target: &Target, beside: &Beside) -> Vec<Object> {
     let live = || target.standing.quotas.iter().filter(|(_, quota)| !quota.retire);
     let queues = live().map(|(name, quota)| {
         let key = ObjectKey::cluster(ObjectKind::ClusterQueue, &quota.cluster_queue);
-        Object::new(key, json!({"spec": cluster_queue(target, outside, covered, name, quota)}))
+        Object::new(key, json!({"spec": cluster_queue(target, beside, name, quota)}))
     });
     let local = live().flat_map(|(_, quota)| {
         let body = json!({"spec": {"clusterQueue": quota.cluster_queue}});
@@ -77,10 +76,10 @@ fn local_keys(quota: &QuotaSpec) -> impl Iterator<Item = ObjectKey> {
     names.map(|(namespace, queue)| ObjectKey::namespaced(ObjectKind::LocalQueue, namespace, queue))
 }
 
-fn cluster_queue(target: &Target, outside: &Outside, covered: &Covered, name: &QuotaName, quota: &QuotaSpec) -> Value {
+fn cluster_queue(target: &Target, beside: &Beside, name: &QuotaName, quota: &QuotaSpec) -> Value {
     let cohort = cohorts::above(&target.standing, name, quota);
     let flavors: Vec<_> =
-        shares(target, outside, name, quota).into_iter().map(|share| (share.pool.clone(), own(&share))).collect();
+        shares(target, beside, name, quota).into_iter().map(|share| (share.pool.clone(), own(&share))).collect();
     let mut spec = json!({
         "namespaceSelector": tiers::namespace_selector(quota),
         "queueingStrategy": "BestEffortFIFO",
@@ -90,11 +89,11 @@ fn cluster_queue(target: &Target, outside: &Outside, covered: &Covered, name: &Q
     if !flavors.is_empty() {
         spec["resourceGroups"] = resource_groups(&flavors, cohort.is_some());
     }
-    if covered.covers(target, name, quota)
+    if beside.covered.covers(target, name, quota)
         && let Some(groups) = spec["resourceGroups"].as_array_mut()
     {
-        let beside = || currency::worth(target, &outside.held_by(quota));
-        let total = currency::total(&target.standing, name, quota).map(|total| total.saturating_sub(beside()));
+        let held = || currency::worth(target, &beside.outside.held_by(quota));
+        let total = currency::total(&target.standing, name, quota).map(|total| total.saturating_sub(held()));
         groups.push(currency::group(total, cohort.is_some()));
     }
     if cohorts::of_tides(&target.standing, name, quota).is_some() {
@@ -132,7 +131,7 @@ fn preemption(standing: &Standing, quota: &QuotaSpec, has_cohort: bool) -> Value
 }
 
 /// What a quota has of each pool: those that it has a share of as they are written, then those that only tides lend.
-pub fn shares(target: &Target, outside: &Outside, name: &QuotaName, quota: &QuotaSpec) -> Vec<Share> {
+pub fn shares(target: &Target, beside: &Beside, name: &QuotaName, quota: &QuotaSpec) -> Vec<Share> {
     let standing = &target.standing;
     let mut pools: Vec<&PoolName> = quota.pools.iter().collect();
     for loan in standing.tides.values().flat_map(|tide| &tide.loans).filter(|loan| loan.to == *name) {
@@ -140,10 +139,10 @@ pub fn shares(target: &Target, outside: &Outside, name: &QuotaName, quota: &Quot
             pools.push(&loan.pool);
         }
     }
-    pools.into_iter().filter_map(|pool| share(target, outside, name, pool)).collect()
+    pools.into_iter().filter_map(|pool| share(target, beside, name, pool)).collect()
 }
 
-fn share(target: &Target, outside: &Outside, name: &QuotaName, pool_name: &PoolName) -> Option<Share> {
+fn share(target: &Target, beside: &Beside, name: &QuotaName, pool_name: &PoolName) -> Option<Share> {
     let standing = &target.standing;
     let (pool, now) = (standing.pools.get(pool_name)?, target.pools.get(pool_name)?);
     let each = standing.per_node(pool, &pool.layout);
@@ -156,13 +155,13 @@ fn share(target: &Target, outside: &Outside, name: &QuotaName, pool_name: &PoolN
     let mut nominal = holds::Resources::new();
     if share.is_some() || !brought.is_empty() {
         nominal = amount(share.map_or(&Amount::Nodes(0), |share| &share.guarantee));
-        for (resource, off) in outside.off(target, pool_name).quotas.remove(name).into_iter().flatten() {
+        for (resource, off) in beside.outside.off(target, pool_name).quotas.remove(name).into_iter().flatten() {
             nominal.entry(resource).and_modify(|amount| *amount = amount.saturating_sub(off));
         }
-        nominal.extend(holds::uncounted(pool, now.nodes));
+        nominal.extend(holds::uncounted(pool, now.nodes, beside.shown.by(pool_name)));
     }
     let or_nothing = |limit: Option<&Amount>| limit.map(amount).unwrap_or_default();
-    let (lent, lent_at_most) = lent(target, name, pool_name);
+    let (lent, lent_at_most) = lent(target, beside, name, pool_name);
     let kept = loans::kept(target, pool_name);
     let mine = || kept.iter().filter(|one| one.to == name && one.lent);
     Some(Share {
@@ -181,7 +180,12 @@ fn share(target: &Target, outside: &Outside, name: &QuotaName, pool_name: &PoolN
 
 /// What tides have lent of a pool and taken from their lenders, whole nodes with all that is in them; what they may lend
 /// so at another hour is in it with nothing. And the most that they ever lend so.
-fn lent(target: &Target, name: &QuotaName, pool_name: &PoolName) -> (holds::Resources, holds::Resources) {
+fn lent(
+    target: &Target,
+    beside: &Beside,
+    name: &QuotaName,
+    pool_name: &PoolName,
+) -> (holds::Resources, holds::Resources) {
     let standing = &target.standing;
     let (Some(pool), Some(now)) = (standing.pools.get(pool_name), target.pools.get(pool_name)) else {
         return Default::default();
@@ -189,7 +193,7 @@ fn lent(target: &Target, name: &QuotaName, pool_name: &PoolName) -> (holds::Reso
     let nodes = |layout: &_, nodes| {
         let supply: Supply = standing.per_node(pool, layout).times(nodes);
         let mut found = holds::counted(standing, pool, layout, &supply);
-        found.extend(holds::uncounted(pool, nodes));
+        found.extend(holds::uncounted(pool, nodes, beside.shown.by(pool_name)));
         found
     };
     let purpose = |tide: &TideName, loan: &LoanSpec| {

@@ -1,9 +1,10 @@
-//! Work that waits although its team's guarantee is not used up: who has the GPUs, and which nodes are missing.
+//! Work that waits although its team's guarantee is not used up: who has the GPUs, and which nodes are missing; and work
+//! that asks for what its queue does not cover, which Kueue never lets in.
 //!
 //! A guarantee is quota, and quota alone starts nothing: nodes may be out of service, pods may run beside the queues, and
 //! what others borrowed comes back only as they end. Nothing is done about it here; it is said, in plans and in the status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
@@ -15,9 +16,11 @@ use super::types::PlanInput;
 use crate::compile::holds::is_accelerator;
 use crate::effect::Thing;
 use crate::effect::marks::{CORDON, Mark, POOL};
-use crate::ids::{FlavorName, NodeName, PoolName, QuotaName, ResourceName};
+use crate::fleet::standing::QuotaSpec;
+use crate::ids::{FlavorName, NamespacedName, NodeName, PoolName, QuotaName, ResourceName};
 use crate::observed::{NodeSeen, ObjectKey, ObjectKind, WorkloadSeen};
 use crate::queue::parse::quotas;
+use crate::queue::transform::{Transformations, counted, transformations};
 
 /// What was just submitted is admitted in moments: only what waits longer is told.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
@@ -40,7 +43,8 @@ pub fn say(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
     }
 }
 
-/// The first work of each quota that waits within its guarantee, with what is in its way.
+/// The first work of each quota that waits for what nobody shares out, and the first that waits within its guarantee,
+/// each with what is in its way.
 pub fn unmet(input: &PlanInput, harm: &Harm<'_>) -> Vec<Unmet> {
     let cluster = &input.observed.cluster;
     // What was not seen cannot be told to be missing.
@@ -55,13 +59,72 @@ pub fn unmet(input: &PlanInput, harm: &Harm<'_>) -> Vec<Unmet> {
     for one in cluster.workloads.seen().values().filter(waits) {
         waiting.entry(one.queue.as_str()).or_default().push(one);
     }
+    let counts = transformations(cluster.others.kueue.seen().as_ref());
     let quotas = input.target.standing.quotas.iter().filter(|(_, quota)| !quota.retire);
-    quotas
-        .filter_map(|(name, quota)| {
-            let queue = quota.cluster_queue.as_str();
-            of_queue(input, harm, name, queue, waiting.remove(queue)?)
-        })
-        .collect()
+    let mut found = Vec::new();
+    for (name, quota) in quotas {
+        let queue = quota.cluster_queue.as_str();
+        let Some(mut waiting) = waiting.remove(queue) else { continue };
+        waiting.sort_by_key(|one| (std::cmp::Reverse(one.priority), one.created, &one.name));
+        let uncovered = uncovered(input, &counts, queue, &waiting);
+        let stuck: BTreeSet<&NamespacedName> = uncovered.iter().map(|(one, _)| &one.name).collect();
+        waiting.retain(|one| !stuck.contains(&one.name));
+        found.extend(never_let_in(input, name, quota, &uncovered));
+        found.extend(of_queue(input, harm, name, queue, waiting));
+    }
+    found
+}
+
+/// Work that asks for something which its queue does not cover, nor will by what is wanted of it, each with the first
+/// such resource.
+fn uncovered<'a>(
+    input: &PlanInput,
+    counts: &Transformations,
+    queue: &str,
+    waiting: &[&'a WorkloadSeen],
+) -> Vec<(&'a WorkloadSeen, ResourceName)> {
+    let key = ObjectKey::cluster(ObjectKind::ClusterQueue, queue);
+    let seen = input.observed.cluster.objects.seen().get(&key).map(|seen| &seen.body);
+    let wanted = input.desired.objects.iter().find(|object| object.key == key).map(|object| &object.body);
+    let (Some(seen), Some(wanted)) = (seen, wanted) else { return Vec::new() };
+    let covered: BTreeSet<ResourceName> =
+        [seen, wanted].into_iter().flat_map(quotas).map(|((_, resource), _)| resource).collect();
+    let lacks = |one: &&'a WorkloadSeen| {
+        let asked = counted(counts, &one.requests);
+        let missing = asked.into_iter().find(|(resource, amount)| *amount > 0 && !covered.contains(resource))?;
+        Some((*one, missing.0))
+    };
+    waiting.iter().filter_map(lacks).collect()
+}
+
+/// The same in a sentence, with Kueue's own words.
+fn never_let_in(
+    input: &PlanInput,
+    name: &QuotaName,
+    quota: &QuotaSpec,
+    uncovered: &[(&WorkloadSeen, ResourceName)],
+) -> Option<Unmet> {
+    let (first, resource) = uncovered.first()?;
+    let is_here = |node: &NodeSeen| {
+        let label = node.labels.get(POOL);
+        let shows = node.allocatable.get(resource).is_some_and(|amount| *amount > 0);
+        shows && label.is_some_and(|label| quota.pools.iter().any(|pool| pool.as_str() == label))
+    };
+    let pools: Vec<String> = quota.pools.iter().map(ToString::to_string).collect();
+    let pools = if pools.is_empty() { "its pools".into() } else { listed(pools) };
+    let why = match input.observed.cluster.nodes.seen().values().any(is_here) {
+        true => format!("nodes of {pools} show it, and quotas do not share them out by it"),
+        false => format!("no node of {pools} shows it"),
+    };
+    let more = uncovered.len() - 1;
+    let more = match more {
+        0 => String::new(),
+        1 => "; 1 more waits so".into(),
+        more => format!("; {more} more wait so"),
+    };
+    let why =
+        format!("{} is not let in (Kueue: resource {resource} unavailable in ClusterQueue): {why}{more}", first.name);
+    Some(Unmet { quota: name.clone(), why })
 }
 
 fn of_queue(
@@ -69,10 +132,9 @@ fn of_queue(
     harm: &Harm<'_>,
     name: &QuotaName,
     queue: &str,
-    mut waiting: Vec<&WorkloadSeen>,
+    waiting: Vec<&WorkloadSeen>,
 ) -> Option<Unmet> {
     let all = || input.observed.cluster.workloads.seen().values().filter(|one| one.queue.as_str() == queue);
-    waiting.sort_by_key(|one| (std::cmp::Reverse(one.priority), one.created, &one.name));
     let mut free = given(input, queue);
     for (pair, amount) in used(all()) {
         free.entry(pair).and_modify(|left| *left -= amount);

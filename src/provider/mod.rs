@@ -7,6 +7,7 @@
 pub mod aws;
 pub mod clock;
 pub mod k8s;
+pub mod metrics;
 pub mod nowhere;
 pub mod sim;
 

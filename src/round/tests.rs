@@ -126,7 +126,7 @@ impl Clock for Still {
 /// What the target means, with nothing beside it in the cluster, in the name of the fleet's identity.
 fn compiled(input: &PlanInput) -> Desired {
     let owner = Some(input.fleet.clone());
-    compile_beside(&input.target, &Beside { owner, ..Beside::of(&input.observed.cluster, 0) })
+    compile_beside(&input.target, &Beside { owner, ..Beside::of(&input.target, &input.observed.cluster, 0) })
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Wrong;
 use super::bench::Bench;
 use super::command::Act;
+use super::work::amounts;
 use crate::effect::Ledger;
 use crate::effect::marks::HANDS_OFF;
 use crate::fleet::standing::Standing;
@@ -60,8 +61,9 @@ pub fn act(bench: &mut Bench, act: &Act) -> Said {
             bench.sim.add_foreign_instance(kind, zone);
             nothing
         }
-        Act::Existing { node, kind, gpus, labels } => {
-            let join = existing(bench, node, kind, *gpus, labels);
+        Act::Existing { node, kind, gpus, labels, shows } => {
+            let (labels, shows) = (labels.iter().cloned().collect(), amounts(shows)?);
+            let join = NodeJoin { labels, shows, ..existing(bench, node, kind, *gpus) };
             bench.sim.in_cluster(|cluster, now| cluster.existing_node(now, &join));
             nothing
         }
@@ -133,18 +135,17 @@ fn query(bench: &Bench, tide: &TideName) -> Result<String, Wrong> {
 }
 
 /// A node as the fleet's documents know its type, else as a plain one.
-fn existing(bench: &Bench, name: &str, kind: &InstanceType, gpus: u32, labels: &[(String, String)]) -> NodeJoin {
+fn existing(bench: &Bench, name: &str, kind: &InstanceType, gpus: u32) -> NodeJoin {
     let standing = bench.fleet.as_ref().map(|fleet| fleet.target_at(bench.sim.now()).standing);
     let shape = |standing: &Standing| {
         let mut shapes = standing.pools.values().map(|pool| &pool.shape);
         shapes.find(|shape| shape.instance_type == *kind).cloned()
     };
     let shape = standing.as_deref().and_then(shape);
-    let labels: BTreeMap<String, String> = labels.iter().cloned().collect();
     NodeJoin {
         name: name.into(),
         instance: None,
-        labels,
+        labels: BTreeMap::new(),
         taints: Vec::new(),
         gpus,
         gpu: shape.as_ref().and_then(|shape| shape.gpu.clone()),
@@ -152,6 +153,7 @@ fn existing(bench: &Bench, name: &str, kind: &InstanceType, gpus: u32, labels: &
         vcpus: shape.as_ref().and_then(|shape| shape.vcpus).unwrap_or(96),
         memory_gib: shape.as_ref().and_then(|shape| shape.memory_gib).unwrap_or(1024),
         efa: shape.as_ref().map_or(0, |shape| shape.efa),
+        shows: BTreeMap::new(),
     }
 }
 

@@ -95,24 +95,78 @@ pub struct Place(pub String);
 #[derive(Clone, PartialEq, Debug)]
 pub enum Act {
     Kill(Place),
-    Xid { place: Place, code: u32, heals: bool },
-    Condition { place: Place, kind: String, status: Option<ConditionStatus>, message: String },
-    Ready { place: Place, ready: bool },
+    Xid {
+        place: Place,
+        code: u32,
+        heals: bool,
+    },
+    Condition {
+        place: Place,
+        kind: String,
+        status: Option<ConditionStatus>,
+        message: String,
+    },
+    Ready {
+        place: Place,
+        ready: bool,
+    },
     RemoveNode(Place),
     Interrupt(Place),
     Recommend(Place),
-    Maintenance { place: Place, within: Duration },
-    Mig { fault: MigFault, place: Place },
+    Maintenance {
+        place: Place,
+        within: Duration,
+    },
+    Mig {
+        fault: MigFault,
+        place: Place,
+    },
     MigRestart(Place),
-    Traffic { tide: TideName, value: Option<Ratio> },
-    Capacity { kind: InstanceType, zone: Zone, market: Market, left: Option<u32> },
-    ForeignInstance { kind: InstanceType, zone: Zone },
-    Existing { node: String, kind: InstanceType, gpus: u32, labels: Vec<(String, String)> },
-    Cordon { place: Place, on: bool },
-    HandsOff { place: Place, on: bool },
-    Label { place: Place, key: String, value: Option<String>, by: Option<String> },
-    Change { object: ObjectKey, path: String, value: String, by: String },
-    DeleteObject { object: ObjectKey },
+    Traffic {
+        tide: TideName,
+        value: Option<Ratio>,
+    },
+    Capacity {
+        kind: InstanceType,
+        zone: Zone,
+        market: Market,
+        left: Option<u32>,
+    },
+    ForeignInstance {
+        kind: InstanceType,
+        zone: Zone,
+    },
+    Existing {
+        node: String,
+        kind: InstanceType,
+        gpus: u32,
+        labels: Vec<(String, String)>,
+        /// What its device plugins offer beside GPUs.
+        shows: Vec<(String, String)>,
+    },
+    Cordon {
+        place: Place,
+        on: bool,
+    },
+    HandsOff {
+        place: Place,
+        on: bool,
+    },
+    Label {
+        place: Place,
+        key: String,
+        value: Option<String>,
+        by: Option<String>,
+    },
+    Change {
+        object: ObjectKey,
+        path: String,
+        value: String,
+        by: String,
+    },
+    DeleteObject {
+        object: ObjectKey,
+    },
     Acceptance(Option<u32>),
     LoseLedger(Option<FleetUid>),
 }
@@ -132,6 +186,8 @@ pub enum Work {
 pub struct GangWish {
     pub quota: QuotaName,
     pub size: Size,
+    /// What each pod asks for beside that.
+    pub with: Vec<(String, String)>,
     /// With how few pods it goes on.
     pub fewest: Option<u32>,
     pub name: Option<String>,

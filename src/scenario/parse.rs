@@ -52,7 +52,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("stillborn", "stillborn [N launches]"),
     (
         "submit",
-        "submit gang QUOTA GPUS|N x RESOURCE [named NAME] [tier T] [saves 2m|never] [works 4h] [shrinks to N] [together LEVEL], \
+        "submit gang QUOTA GPUS|N x RESOURCE [with RESOURCE=N,…] [named NAME] [tier T] [saves 2m|never] [works 4h] [shrinks to N] [together LEVEL], \
          submit service NS/NAME N x [AMOUNT] RESOURCE [pool P] [anywhere] [pdb min|max N] [together [tier T] [saves 2m]], or \
          submit bare|daemon|mirror NS/NAME [on SLOT]",
     ),
@@ -72,7 +72,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("traffic", "traffic TIDE 0.4|silent"),
     ("capacity", "capacity TYPE ZONE on-demand|spot N|unlimited"),
     ("foreign", "foreign instance TYPE ZONE"),
-    ("existing", "existing node NAME TYPE gpus N [labels k=v,…]"),
+    ("existing", "existing node NAME TYPE gpus N [labels k=v,…] [shows RESOURCE=N,…]"),
     ("cordon", "cordon SLOT by somebody"),
     ("uncordon", "uncordon SLOT by somebody"),
     ("hands-off", "hands-off SLOT"),
@@ -377,14 +377,9 @@ fn existing(words: &mut Words) -> Result<Act, Wrong> {
     let (node, kind) = (words.next("a name")?, words.next("an instance type")?.into());
     words.must("gpus")?;
     let gpus = words.parse("number")?;
-    let mut labels = Vec::new();
-    if words.take("labels") {
-        for pair in words.next("labels")?.split(',') {
-            let (key, value) = pair.split_once('=').ok_or_else(|| words.wrong(format!("`{pair}` is no label: k=v")))?;
-            labels.push((key.to_string(), value.to_string()));
-        }
-    }
-    Ok(Act::Existing { node, kind, gpus, labels })
+    let labels = if words.take("labels") { words.pairs("labels")? } else { Vec::new() };
+    let shows = if words.take("shows") { words.pairs("resources")? } else { Vec::new() };
+    Ok(Act::Existing { node, kind, gpus, labels, shows })
 }
 
 fn label(words: &mut Words) -> Result<Act, Wrong> {
@@ -446,10 +441,11 @@ fn gang(words: &mut Words) -> Result<GangWish, Wrong> {
     };
     // Long enough to be waited for, short enough for every deadline.
     let save_secs = Some(60);
-    let mut wish =
-        GangWish { quota, size, fewest: None, name: None, tier: None, save_secs, work_secs: None, level: None };
+    let (with, fewest, name, tier, work_secs, level) = (Vec::new(), None, None, None, None, None);
+    let mut wish = GangWish { quota, size, with, fewest, name, tier, save_secs, work_secs, level };
     while let Some(word) = words.maybe() {
         match word.as_str() {
+            "with" => wish.with = words.pairs("resources")?,
             "named" => wish.name = Some(words.next("a name")?),
             "tier" => wish.tier = Some(words.next("a tier")?.into()),
             "saves" if words.take("never") => wish.save_secs = None,

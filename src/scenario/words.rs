@@ -96,6 +96,17 @@ impl Words {
         })
     }
 
+    /// A word such as `a=1,b=2`.
+    pub fn pairs(&mut self, what: &str) -> Result<Vec<(String, String)>, Wrong> {
+        let word = self.next(what)?;
+        let pairs = word.split(',').map(|pair| {
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| self.wrong(format!("`{pair}` is none of the {what}: k=v")))?;
+            Ok((key.to_string(), value.to_string()))
+        });
+        pairs.collect()
+    }
+
     /// All that is left, as one text.
     pub fn rest(&mut self) -> String {
         std::mem::take(&mut self.left).into_iter().collect::<Vec<_>>().join(" ")

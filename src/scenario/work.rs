@@ -1,10 +1,13 @@
 //! What users submit to the cluster.
 
+use std::collections::BTreeMap;
+
 use super::Wrong;
 use super::bench::Bench;
 use super::command::{GangWish, PodKind, ServiceWish, Size, Work};
-use crate::ids::NamespacedName;
+use crate::ids::{NamespacedName, ResourceName};
 use crate::provider::sim::cluster::{GangSpec, PodTemplate, ServiceSpec, Tolerates};
+use crate::queue::parse::quantity;
 
 pub fn work(bench: &mut Bench, work: &Work) -> Result<Vec<String>, Wrong> {
     match work {
@@ -87,6 +90,7 @@ fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
             spec
         }
     };
+    spec.template.requests.extend(amounts(&wish.with)?);
     spec.tier = wish.tier.clone().or_else(|| quota.tiers.first().cloned());
     (spec.save_secs, spec.work_secs, spec.fewest) = (wish.save_secs, wish.work_secs, wish.fewest);
     if let Some(level) = &wish.level {
@@ -98,6 +102,16 @@ fn gang(bench: &mut Bench, wish: &GangWish) -> Result<GangSpec, Wrong> {
             Some(label.ok_or_else(|| Wrong::new(format!("the fabric has no level {level} with a label")))?);
     }
     Ok(spec)
+}
+
+/// Resources as they are written in a line.
+pub fn amounts(pairs: &[(String, String)]) -> Result<BTreeMap<ResourceName, i64>, Wrong> {
+    let amount = |(name, text): &(String, String)| {
+        let name = ResourceName::from(name.as_str());
+        let amount = quantity(&name, &text.as_str().into());
+        Ok((name, amount.ok_or_else(|| Wrong::new(format!("`{text}` is no amount")))?))
+    };
+    pairs.iter().map(amount).collect()
 }
 
 fn service(bench: &Bench, wish: &ServiceWish) -> Result<ServiceSpec, Wrong> {

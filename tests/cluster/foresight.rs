@@ -11,6 +11,7 @@
 mod cases;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -328,6 +329,11 @@ impl Answer<'_> {
     }
 }
 
+/// To the standard error itself: what a test prints is kept from whoever runs it, and the rate is for everybody.
+fn tell(line: &str) {
+    writeln!(std::io::stderr(), "{line}").expect("the standard error takes a line");
+}
+
 fn report(answers: &[Answer<'_>], seed: u64, began: Instant) {
     let exact = |of: &dyn Fn(&Answer<'_>) -> bool| {
         let all: Vec<bool> = answers.iter().filter(|one| of(one)).map(Answer::is_exact).collect();
@@ -340,12 +346,13 @@ fn report(answers: &[Answer<'_>], seed: u64, began: Instant) {
         ("limits", &|one| one.case.has_limits()),
     ] {
         let (hits, of) = exact(of);
-        println!("foresight, seed {seed}: {name}: {hits} of {of} exact");
+        tell(&format!("foresight, seed {seed}: {name}: {hits} of {of} exact"));
     }
-    println!("foresight: {} s", began.elapsed().as_secs());
-    for miss in answers.iter().filter(|one| !one.is_exact()) {
-        println!("MISS {}", miss.told());
-    }
+    tell(&format!("foresight: {} s", began.elapsed().as_secs()));
+    let missed = || answers.iter().filter(|one| !one.is_exact());
+    missed().for_each(|miss| tell(&format!("MISS {}", miss.told())));
+    let unexplained = missed().filter(|miss| miss.because.is_none()).count();
+    tell(&format!("foresight: {} misses, {unexplained} of them that nothing known explains", missed().count()));
     let (hits, all) = exact(&|_| true);
     assert!(all >= 100, "{all} answers are too few to speak of a rate");
     assert!(hits * 100 >= all * EXACT_OF_HUNDRED, "{hits} of {all} exact");

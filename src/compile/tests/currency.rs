@@ -63,7 +63,7 @@ fn cluster(desired: &Desired, file: &str) -> ClusterSeen {
 }
 
 fn next(target: &Target, cluster: &ClusterSeen) -> Desired {
-    compile_beside(target, &Beside::of(cluster, 0))
+    compile_beside(target, &Beside::of(target, cluster, 0))
 }
 
 fn keys(desired: &Desired, word: &str) -> Vec<String> {
@@ -108,7 +108,7 @@ fn queues_count_in_the_currency_once_their_work_says_how_it_is_placed() {
     outside.add("train", "lab", "nvidia.com/gpu".into(), 3);
     outside.add("serve", "vision", "nvidia.com/mig-3g.40gb".into(), 1);
     outside.add("train", "speech", "nvidia.com/gpu".into(), 2);
-    let beside = compile_beside(&target, &Beside { outside, ..Beside::of(&there, 0) });
+    let beside = compile_beside(&target, &Beside { outside, ..Beside::of(&target, &there, 0) });
     let total = |desired: &Desired, name: &str| {
         let groups = &body(desired, &format!("ClusterQueue/{name}"))["spec"]["resourceGroups"];
         groups[1]["flavors"][0]["resources"][0]["nominalQuota"].clone()

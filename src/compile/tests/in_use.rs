@@ -61,7 +61,7 @@ fn entries(label: &str, old: &str, new: &str) {
     let (was, is) = (name(&before, "old"), name(&compile(&after), "new"));
     let key = files::file(label).unwrap();
     let has = |cluster: &ClusterSeen, entry: &str| {
-        let desired = compile_beside(&after, &Beside::of(cluster, 0));
+        let desired = compile_beside(&after, &Beside::of(&after, cluster, 0));
         let map = desired.objects.into_iter().find(|object| object.key == key).unwrap();
         let seen = ObjectSeen { body: map.body, written: None, moved_by: None, deleting: false };
         files::has(&[(key.clone(), seen)].into(), label, entry)
@@ -70,8 +70,12 @@ fn entries(label: &str, old: &str, new: &str) {
     assert!(has(&waits, &was) && has(&waits, &is), "a node still names it");
     let done = cluster(&before, &[(label, &is)]);
     assert!(!has(&done, &was) && has(&done, &is), "no node names it any more");
-    assert_eq!(compile_beside(&after, &Beside::of(&done, 0)), compile(&after), "and nothing is left of it");
-    assert_ne!(compile_beside(&after, &Beside::of(&done, 9)), compile(&after), "nodes are missing from the list");
+    assert_eq!(compile_beside(&after, &Beside::of(&after, &done, 0)), compile(&after), "and nothing is left of it");
+    assert_ne!(
+        compile_beside(&after, &Beside::of(&after, &done, 9)),
+        compile(&after),
+        "nodes are missing from the list"
+    );
     let gap = Gap { what: "list nodes".into(), why: "timeout".into() };
     let unread = ClusterSeen { nodes: Read::with_gap([].into(), at(DAY), gap), ..done };
     assert!(has(&unread, &was), "nobody knows whether a node names it");

@@ -206,6 +206,7 @@ fn the_cluster_can_be_changed_by_its_own_script() {
         vcpus: 96,
         memory_gib: 2048,
         efa: 0,
+        shows: BTreeMap::new(),
     };
     sim.in_cluster(|cluster, now| cluster.node_joins(now, join));
     sim.advance(Duration::minutes(5));

@@ -10,6 +10,7 @@ use super::fabric::{self, Hall};
 use super::market::spot_price;
 use super::{CloudState, Event, Performed, Word, after, refused};
 use crate::effect::{Template, marks};
+use crate::fleet::launch::Efa;
 use crate::fleet::standing::NodeShape;
 use crate::hardware::catalogue;
 use crate::ids::{Digest, GroupName, InstanceId, InstanceType, NodeName, ReservationId, Token, Zone};
@@ -48,6 +49,9 @@ pub(super) struct Registration {
     pub node: NodeName,
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<crate::fleet::launch::Taint>,
+    /// Its template attaches no adapters.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_efa: bool,
 }
 
 /// From the request to `running`, in seconds.
@@ -98,7 +102,8 @@ impl CloudState {
     pub(super) fn registration(&self, template: &Template, tag: &SlotTag, zone: &Zone) -> Registration {
         let mut labels = template.labels.clone();
         labels.insert(marks::SLOT.into(), tag.slot.index.to_string());
-        Registration { node: self.next_name(zone), labels, taints: template.taints.clone() }
+        let without_efa = template.launch.as_ref().is_some_and(|launch| launch.efa == Efa::None);
+        Registration { node: self.next_name(zone), labels, taints: template.taints.clone(), without_efa }
     }
 
     /// The private name of the newest machine.
@@ -140,7 +145,8 @@ impl CloudState {
             instance_type: found.instance_type.clone(),
             vcpus: shape.as_ref().and_then(|shape| shape.vcpus).unwrap_or(0),
             memory_gib: shape.as_ref().and_then(|shape| shape.memory_gib).unwrap_or(0),
-            efa: shape.as_ref().map_or(0, |shape| shape.efa),
+            efa: shape.as_ref().filter(|_| !registration.without_efa).map_or(0, |shape| shape.efa),
+            shows: BTreeMap::new(),
         };
         self.outbox.push(Word::Joins(join));
     }

@@ -45,6 +45,8 @@ pub struct NodeJoin {
     pub vcpus: u32,
     pub memory_gib: u32,
     pub efa: u32,
+    /// What else its kubelet and device plugins offer.
+    pub shows: BTreeMap<ResourceName, i64>,
 }
 
 impl NodeJoin {
@@ -61,6 +63,7 @@ impl NodeJoin {
             vcpus: shape.vcpus.unwrap_or(96),
             memory_gib: shape.memory_gib.unwrap_or(1024),
             efa: shape.efa,
+            shows: BTreeMap::new(),
         }
     }
 }
@@ -100,6 +103,8 @@ pub struct Node {
     pub vcpus: u32,
     pub memory_gib: u32,
     pub efa: u32,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shows: BTreeMap<ResourceName, i64>,
     pub gpus: Gpus,
     /// Labels that somebody wrote by hand: who, and when.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -140,6 +145,7 @@ impl Node {
             vcpus: join.vcpus,
             memory_gib: join.memory_gib,
             efa: join.efa,
+            shows: join.shows.clone(),
             gpus: Gpus::new(join.gpus, join.gpu.clone()),
             moved_by: BTreeMap::new(),
         }
@@ -164,9 +170,13 @@ impl Node {
         all.insert("memory".into(), i64::from(self.memory_gib) << 30);
         // What kubelets of this size of machine are told.
         all.insert("pods".into(), 110);
+        all.insert("ephemeral-storage".into(), 900 << 30);
         if self.efa > 0 {
             all.insert("vpc.amazonaws.com/efa".into(), self.efa.into());
+            // What EKS images set aside for libfabric.
+            all.insert("hugepages-2Mi".into(), 5128 << 20);
         }
+        all.extend(self.shows.clone());
         all
     }
 

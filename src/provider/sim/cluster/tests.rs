@@ -39,6 +39,7 @@ fn node_join(name: &str, pool: &str, rack: &str) -> NodeJoin {
         vcpus: 192,
         memory_gib: 2048,
         efa: 32,
+        shows: BTreeMap::new(),
     }
 }
 

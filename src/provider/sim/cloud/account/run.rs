@@ -131,6 +131,10 @@ impl CloudState {
         let id: InstanceId = self.new_id("i");
         let node = self.next_name(zone);
         let (labels, taints) = boot::registration(run.data["UserData"].as_str());
+        let mut interfaces = run.data["NetworkInterfaces"].as_array().into_iter().flatten();
+        let is_efa =
+            |one: &serde_json::Value| one["InterfaceType"].as_str().is_some_and(|kind| kind.starts_with("efa"));
+        let registration = Registration { node: node.clone(), labels, taints, without_efa: !interfaces.any(is_efa) };
         let details = Details {
             launch: launch.to_string(),
             index,
@@ -158,7 +162,7 @@ impl CloudState {
             launched: now,
             ended: None,
             visible: now.checked_add(circumstances.lag).unwrap_or(now),
-            registration: (!circumstances.stillborn).then_some(Registration { node, labels, taints }),
+            registration: (!circumstances.stillborn).then_some(registration),
         };
         self.born(now, &id, instance);
         self.account.tag(id.as_str(), run.tags.clone());
