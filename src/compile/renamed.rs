@@ -85,7 +85,12 @@ pub fn leave(desired: &mut Desired, cluster: &ClusterSeen) {
             if waits.is_empty() && gives && !blind {
                 waits = borrowers(cluster, key);
             }
-            desired.staged.push(Staged { key: key.clone(), wanted: format!("delete {}{by}", key.words()), waits });
+            desired.staged.push(Staged {
+                key: key.clone(),
+                wanted: format!("delete {}{by}", key.words()),
+                waits,
+                carried: Vec::new(),
+            });
             // Nobody knows what runs: it stays as it is.
             let body = if blind { old.body.clone() } else { reduced(&old.body, &keeps, heir.as_deref()) };
             let digest = old.written.clone().filter(|_| blind);
