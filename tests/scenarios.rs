@@ -257,7 +257,9 @@ scripts! {
     renamed_pool_with_hindered_nodes
     replace_in_a_full_reservation
     required_level_has_no_room
+    required_pool_grows_while_its_machines_are_on_their_way
     required_pool_stays_where_it_is
+    required_pool_stays_where_its_reservation_is
     resend_into_a_hidden_reservation
     reservation_and_pool_grow_together
     reservation_is_given_back_empty

@@ -27,6 +27,7 @@ use crate::fabric::state::with_hosts;
 use crate::fabric::{Placement, Prices, Problem};
 use crate::ids::{HostName, LevelName, NodeName, PoolName, ReservationId, SlotId, Zone};
 use crate::observed::HostSeen;
+use homes::Homes;
 use scene::Scene;
 
 /// What the fabric says about nodes that exist.
@@ -55,8 +56,7 @@ pub struct Claims {
     short: BTreeMap<PoolName, String>,
     /// Hosts that launches of a pool should name.
     pins: BTreeMap<PoolName, VecDeque<HostName>>,
-    /// Of pools that require a level and are launched: the level, and the network nodes down to it that they stand below.
-    homes: BTreeMap<PoolName, (LevelName, Vec<String>)>,
+    homes: Homes,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ impl Chosen {
         let to = scene.decided();
         let mut chosen = Self::default();
         chosen.claims.short = short::short(&scene, &to);
-        chosen.claims.homes = homes::homes(view);
+        chosen.claims.homes = scene.homes.clone();
         for (at, pool) in to.iter().enumerate() {
             chosen.note(&scene, &to, at, *pool);
         }
@@ -214,8 +214,13 @@ impl Claims {
 
     /// The level that would be broken by a machine below these network nodes, as far as they say.
     pub fn elsewhere(&self, pool: &PoolName, network: &[String]) -> Option<&LevelName> {
-        let (level, home) = self.homes.get(pool)?;
-        (network.len() >= home.len() && network[..home.len()] != home[..]).then_some(level)
+        let (level, home) = self.homes.at.get(pool)?;
+        network.iter().zip(home).any(|(one, other)| one != other).then_some(level)
+    }
+
+    /// What is waited for before anything more is launched for a pool, where nobody can say yet where it stands.
+    pub fn untold(&self, pool: &PoolName) -> Option<&str> {
+        self.homes.untold.get(pool).map(String::as_str)
     }
 
     /// Why a pool gets no more nodes, where its level is required.

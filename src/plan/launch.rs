@@ -228,6 +228,9 @@ impl Room {
             let what = format!("{stray} says that it is {} too: nothing is launched beside it", slot.id);
             return Supply::Wait(WaitingOn::Person(what));
         }
+        if let Some(what) = self.claims.untold(pool.name) {
+            return Supply::Wait(WaitingOn::Capacity { what: what.into(), retry: None });
+        }
         let (mut waiting, mut full) = (None, None);
         for (place, source) in pool.spec.capacity.iter().enumerate() {
             let place = u32::try_from(place).unwrap_or(u32::MAX);

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::bargains::bargains;
+use super::homes::Homes;
 use super::problem;
 use crate::effect::marks::{HANDS_OFF, POOL, is_starting};
 use crate::effect::{Exchange, Scope};
 use crate::fabric::insert::Scratch;
 use crate::fabric::search::{begin, place};
+use crate::fabric::sources::by_layers;
 use crate::fabric::state::settle;
 use crate::fabric::{Ask, Freedom, Host, Problem};
 use crate::fleet::policy::ConditionStatus;
@@ -29,6 +31,9 @@ const AGAIN: usize = 4;
 /// How long a removal by choice counts for its slot.
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 
+/// A domain without hosts.
+pub const NOWHERE: u32 = u32::MAX;
+
 /// From which pool a machine goes to which, and of what kind it is.
 type Way<'k> = (Option<u32>, Option<u32>, Option<Kind<'k>>);
 
@@ -46,6 +51,7 @@ pub struct Scene<'v, 'a> {
     pub slots: Vec<Option<(&'v PoolView<'a>, &'v SlotView<'a>)>>,
     pub hosts: Vec<Host>,
     pub asks: Vec<Ask>,
+    pub homes: Homes,
 }
 
 impl<'v, 'a> Scene<'v, 'a> {
@@ -53,7 +59,8 @@ impl<'v, 'a> Scene<'v, 'a> {
         let of_node: BTreeMap<&NodeName, (&PoolView<'_>, &SlotView<'_>)> =
             view.slots().filter_map(|(pool, slot)| Some((slot.node?.0, (pool, slot)))).collect();
         let slots: Vec<_> = site.tree.hosts.iter().map(|name| of_node.get(name).copied()).collect();
-        let mut scene = Self { view, hosts: site.hosts.clone(), asks: site.asks.clone(), site, slots };
+        let (hosts, asks, homes) = (site.hosts.clone(), site.asks.clone(), Homes::of(view));
+        let mut scene = Self { view, hosts, asks, site, slots, homes };
         for at in 0..scene.hosts.len() {
             let free = scene.freedom(at, false);
             scene.hosts[at].free = free;
@@ -130,7 +137,7 @@ impl<'v, 'a> Scene<'v, 'a> {
         }
     }
 
-    /// The pool, its level, and the domain that has most of its nodes.
+    /// The pool, its level, and the domain that has most of its nodes; `NOWHERE` where no host hangs in that.
     pub fn home(&self, pool: usize) -> Option<(usize, usize, u32)> {
         let ask = &self.asks[pool];
         let level = ask.together.filter(|_| ask.required)?;
@@ -140,6 +147,10 @@ impl<'v, 'a> Scene<'v, 'a> {
             if self.slots[at].is_some_and(|(_, slot)| slot.part.is_some()) && spot.pool == u32::try_from(pool).ok() {
                 *counts.entry(self.site.tree.above[level][self.site.tree.leaf_of[at] as usize]).or_default() += 1;
             }
+        }
+        // Machines that do not run yet will be beside each other, whether or not anything else hangs there.
+        if let Some(home) = self.homes.there.get(&ask.name).filter(|_| counts.is_empty()) {
+            return Some((pool, level, self.domain(level, home)));
         }
         // One that has nothing yet goes where its reservations are: their places come before all others.
         if counts.is_empty() {
@@ -151,6 +162,14 @@ impl<'v, 'a> Scene<'v, 'a> {
         }
         let most = counts.iter().max_by_key(|(domain, count)| (**count, std::cmp::Reverse(**domain)));
         most.map(|(domain, _)| (pool, level, *domain))
+    }
+
+    /// The domain below these network nodes.
+    fn domain(&self, level: usize, network: &[String]) -> u32 {
+        let keys: Vec<Option<&str>> =
+            self.view.standing.levels.iter().map(|level| level.node_label.as_deref()).collect();
+        let path = by_layers(&keys, &"".into(), network).path;
+        self.site.tree.find(&path[..=level]).unwrap_or(NOWHERE)
     }
 
     /// Whether anything can be decided about a host.
@@ -246,7 +265,10 @@ impl<'v, 'a> Scene<'v, 'a> {
         }
         let is_pinned: BTreeMap<&PoolName, bool> =
             self.site.pools.iter().zip(self.site.choices.iter().map(|choice| *choice == Choice::Hosts)).collect();
-        let gets = |pool: &&PoolView<'_>| claims(pool) || is_pinned.get(pool.name).copied().unwrap_or(false);
+        let gets = |pool: &&PoolView<'_>| {
+            let chooses = claims(pool) || is_pinned.get(pool.name).copied().unwrap_or(false);
+            chooses && !self.homes.untold.contains_key(pool.name)
+        };
         for pool in self.view.pools.values().filter(gets) {
             let empty = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
             *wanted.entry(pool.name).or_default() += u32::try_from(empty).unwrap_or(u32::MAX);
