@@ -3,15 +3,14 @@
 //! The cloud tells where a machine stands once it runs. Until then it stands where its reservation does, or on the host
 //! that its launch named; where neither says enough, nothing more is launched for its pool until it is told.
 //!
-//! A reservation's topology is known before anything is launched in it, so the reservation is chosen as far as the order
-//! of a pool's sources leaves a choice: those of one domain, which together have the most of what is lacking.
+//! A pool that has nothing yet stands where the placement puts it (`seats`).
 
 use std::collections::BTreeMap;
 
 use crate::fabric::sources::layer;
 use crate::fleet::pool::Source;
 use crate::ids::{LevelName, PoolName, ReservationId};
-use crate::observed::{InstanceState, ReservationState};
+use crate::observed::InstanceState;
 use crate::plan::reservations::id_of;
 use crate::plan::view::{Body, LISTED_WITHIN, PoolView, SlotView, View};
 
@@ -30,12 +29,7 @@ impl Homes {
     pub fn of(view: &View<'_>) -> Self {
         let mut homes = Self::default();
         for pool in view.pools.values() {
-            let Some(placement) = pool.spec.placement.as_ref().filter(|placement| placement.required) else { continue };
-            let levels = &view.standing.levels;
-            let level = levels.iter().position(|level| Some(&level.name) == placement.together.as_ref());
-            let Some(level) = level else { continue };
-            let name = &levels[level].name;
-            let deep = layer(level, levels[level].node_label.as_deref()) + 1;
+            let Some((name, deep)) = required(view, pool) else { continue };
             match stands(view, pool, deep) {
                 Stands::There(home) => {
                     homes.there.insert(pool.name.clone(), home.clone());
@@ -49,15 +43,19 @@ impl Homes {
                     );
                     homes.untold.insert(pool.name.clone(), what);
                 }
-                Stands::Untold(_) => {}
-                Stands::Nowhere => {
-                    let home = reserved(view, pool, deep).map(|home| (name.clone(), home));
-                    homes.at.extend(home.map(|home| (pool.name.clone(), home)));
-                }
+                Stands::Untold(_) | Stands::Nowhere => {}
             }
         }
         homes
     }
+}
+
+/// The level that a pool requires, and how many network nodes it takes from the top.
+pub fn required<'a>(view: &View<'a>, pool: &PoolView<'a>) -> Option<(&'a LevelName, usize)> {
+    let placement = pool.spec.placement.as_ref().filter(|placement| placement.required)?;
+    let levels = &view.standing.levels;
+    let level = levels.iter().position(|level| Some(&level.name) == placement.together.as_ref())?;
+    Some((&levels[level].name, layer(level, levels[level].node_label.as_deref()) + 1))
 }
 
 enum Stands {
@@ -133,29 +131,4 @@ fn has_told_places(view: &View<'_>, pool: &PoolView<'_>) -> bool {
     };
     cloud.hosts.values().any(|host| host.instance_type == pool.spec.shape.instance_type)
         || pool.spec.capacity.iter().any(is_told)
-}
-
-/// The best reservations of a pool that has nothing yet.
-fn reserved(view: &View<'_>, pool: &PoolView<'_>, deep: usize) -> Option<Vec<String>> {
-    // In the order of the sources, so that the first of several that are as good is taken.
-    let mut reserved: Vec<(Vec<String>, u32)> = Vec::new();
-    for source in &pool.spec.capacity {
-        let Source::Reservation(name) = source else { continue };
-        let id = id_of(view.input, name);
-        let seen = id.and_then(|id| view.input.observed.cloud.reservations.seen().get(&id));
-        let Some(seen) = seen.filter(|seen| seen.network.len() >= deep) else { continue };
-        let places = match seen.state {
-            ReservationState::Active => seen.available,
-            ReservationState::Pending => seen.total,
-            _ => continue,
-        };
-        let home = &seen.network[..deep];
-        match reserved.iter_mut().find(|(known, _)| known == home) {
-            Some((_, known)) => *known += places,
-            None => reserved.push((home.to_vec(), places)),
-        }
-    }
-    let wanted = pool.target.nodes;
-    let best = reserved.iter().map(|(_, places)| (*places).min(wanted)).max()?;
-    reserved.into_iter().find(|(_, places)| (*places).min(wanted) == best).map(|(home, _)| home)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Scene;
-use super::scene::NOWHERE;
+use super::seats::NOWHERE;
 use crate::fabric::{Ask, Freedom};
 use crate::ids::PoolName;
 
