@@ -313,7 +313,10 @@ impl Room {
                 return Err((capacity(what), false));
             }
             if !self.has_coming(view, pool, name, freed) {
-                return Err((capacity(format!("{what}, whose places others wait for")), false));
+                // Who should stand together is bought beside what is reserved, once it is known where that stands.
+                let placement = pool.spec.placement.as_ref();
+                let waits = placement.is_some_and(|placement| placement.together.is_some());
+                return Err((capacity(format!("{what}, whose places others wait for")), waits));
             }
             return Err((capacity(format!("{what}, which comes first")), true));
         };
