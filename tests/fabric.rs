@@ -277,6 +277,51 @@ fn the_map_of_a_plan_and_place_tell_what_changes() {
     assert!(out.contains("Moves that pay for themselves"), "{out}");
 }
 
+/// Two reservations that stand on two leaves, and these pools, which may use both.
+fn reserved(pools: &[&str]) -> String {
+    let mut text =
+        "apiVersion: tidewright.dev/v1alpha1\nkind: Fleet\nmetadata: {name: demo}\nspec:\n  timeZone: UTC\n  \
+                    cloud: {sim: {}}\n  kubernetes: {sim: {}}\n  limits: {hourlyUsd: 9000, nodesRemovedPerHour: 64, \
+                    desiredShrinkPercent: 100}\n  fabric:\n    levels:\n"
+            .to_string();
+    for (number, level) in (1..).zip(["spine", "block", "leaf"]) {
+        text += &format!("      - {{name: {level}, nodeLabel: topology.k8s.aws/network-node-layer-{number}}}\n");
+    }
+    for (name, nodes) in [("first", 20), ("second", 12)] {
+        text += &format!(
+            "---\napiVersion: tidewright.dev/v1alpha1\nkind: Reservation\nmetadata: {{name: {name}}}\nspec: \
+             {{instanceType: p5.48xlarge, zone: us-west-2a, nodes: {nodes}, onDemand: {{end: never, match: targeted}}}}\n"
+        );
+    }
+    for name in pools {
+        text += &format!(
+            "---\napiVersion: tidewright.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec:\n  \
+             instanceType: p5.48xlarge\n  nodes: 12\n  capacity: [{{reservation: first}}, {{reservation: second}}]\n  \
+             placement: {{together: leaf}}\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn a_cloud_that_tells_no_hosts_is_planned_by_where_its_reservations_stand() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| run(directory.path(), arguments);
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("fleet.yaml", &reserved(&[]));
+    assert_eq!(run(&["apply", "--until-converged", "--yes"]).code, 0);
+    write("fleet.yaml", &reserved(&["a", "b"]));
+    run(&["plan", "--save-input", "in.json"]);
+    let text = std::fs::read_to_string(directory.path().join("in.json")).unwrap();
+    let mut input: Value = serde_json::from_str(&text).unwrap();
+    input["input"]["observed"]["cloud"]["hosts"] = serde_json::json!({});
+    write("in.json", &input.to_string());
+    let told = run(&["replay", "in.json"]).out;
+    assert_eq!(told.matches("12 nodes, all on one leaf").count(), 2, "{told}");
+    assert!(told.contains("next best") && !told.contains("where it likes"), "{told}");
+    assert!(told.contains("the hosts are the cloud's choice"), "{told}");
+}
+
 /// The demo cluster, whose pool serve is cut.
 fn layouts() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();

@@ -262,13 +262,17 @@ scripts! {
     renamed_pool_with_hindered_nodes
     replace_in_a_full_reservation
     required_level_has_no_room
+    required_pool_grows_while_its_machines_are_on_their_way
     required_pool_stays_where_it_is
+    required_pool_stays_where_its_reservation_is
     resend_into_a_hidden_reservation
     reservation_and_pool_grow_together
+    reservation_beside_a_pool_to_be_apart_from
     reservation_is_given_back_empty
     reservation_of_another_type_is_passed_over
     reservation_on_another_leaf_is_passed_over
     reservation_shrinks_under_its_nodes
+    reservations_are_chosen_over_all_pools
     reserved_places_come_before_offered_hosts
     retired_borrower_gives_back
     returned_loan_waits_for_nobody

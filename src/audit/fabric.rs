@@ -9,10 +9,10 @@ use super::Found;
 use super::case::Case;
 use super::slots::{is_resend, launches, recorded_before};
 use crate::effect::marks::{GPU_COUNT, POOL};
-use crate::effect::{Action, LedgerChange};
+use crate::effect::{Action, LaunchRequest, LedgerChange, Slot};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::PlacementSpec;
-use crate::ids::{HostName, NodeName, PoolName, SlotId};
+use crate::ids::{HostName, NodeName, PoolName, ReservationId, SlotId};
 
 const REQUIRED: &str = "a level that a pool requires is not broken";
 const PINS: &str = "a launch names a host that is free";
@@ -148,23 +148,34 @@ pub fn required_level(case: &Case<'_>, found: &mut Found) {
 }
 
 /// The same for machines, as far as somebody knows beforehand where they will stand: by a host that is named, or by where
-/// a reservation stands. Compared by the cloud's own lists.
+/// a reservation stands. Compared by the cloud's own lists, as far down as both go.
 pub fn required_launches(case: &Case<'_>, found: &mut Found) {
     let mut homes: BTreeMap<&PoolName, Option<Vec<String>>> = BTreeMap::new();
     for (_, step, request) in launches(case).filter(|(_, _, request)| !is_resend(case, request)) {
         let pool = &request.slot.pool;
         let Some((_, level)) = placement(case, pool).filter(|(placement, _)| placement.required) else { continue };
         let deep = layers_down_to(case, level);
-        let host = request.host.as_ref().and_then(|name| case.seen().cloud.hosts.get(name));
-        let reserved = request.reservation.as_ref().and_then(|id| case.reservation(id));
-        let network = host.map(|host| &host.network).or(reserved.map(|seen| &seen.network));
-        let Some(own) = network.and_then(|network| network.get(..deep)) else { continue };
-        let home = homes.entry(pool).or_insert_with(|| stands(case, pool, deep)).get_or_insert_with(|| own.to_vec());
-        if own != home.as_slice() {
+        let Some(network) = asked_to(case, request) else { continue };
+        let home = homes.entry(pool).or_insert_with(|| stands(case, pool, deep));
+        if home.is_none() {
+            *home = network.get(..deep).map(<[String]>::to_vec);
+        }
+        if home.iter().any(|home| home.iter().zip(network).any(|(one, other)| one != other)) {
             let level = &case.standing().levels[level].name;
             found.step(REQUIRED, &step.id, format!("it would stand in another {level} than the rest of {pool}"));
         }
     }
+}
+
+/// Where a machine will stand that is asked for, as far as that is known.
+fn asked_to<'a>(case: &Case<'a>, request: &'a LaunchRequest) -> Option<&'a [String]> {
+    let host = request.host.as_ref().and_then(|name| case.seen().cloud.hosts.get(name));
+    host.map(|host| host.network.as_slice()).or_else(|| inside(case, request.reservation.as_ref()?))
+}
+
+/// What all places of a reservation have in common.
+fn inside<'a>(case: &Case<'a>, reservation: &ReservationId) -> Option<&'a [String]> {
+    case.reservation(reservation).map(|seen| seen.network.as_slice())
 }
 
 /// How many of the cloud's network nodes a level takes from the top.
@@ -174,13 +185,24 @@ fn layers_down_to(case: &Case<'_>, level: usize) -> usize {
     named.unwrap_or(level + 1)
 }
 
-/// Below which network nodes all machines of a pool stand that are told of; none where they do not agree.
+/// Below which network nodes all machines of a pool stand that are told of, or will stand; none where they do not agree.
+/// The cloud tells it of a machine once that runs: until then what it was launched into says so.
 fn stands(case: &Case<'_>, pool: &PoolName, deep: usize) -> Option<Vec<String>> {
     let slots = case.pool_ledger(pool).into_iter().flat_map(|pool| pool.slots.values());
-    let machines = slots.filter_map(|slot| case.instance(slot.instance.as_ref()?));
-    let mut networks = machines.filter(|seen| seen.state.is_live()).filter_map(|seen| seen.network.get(..deep));
+    let network = |slot: &'_ Slot| match slot.instance.as_ref() {
+        Some(id) => match case.instance(id) {
+            Some(seen) if !seen.state.is_live() => None,
+            Some(seen) if !seen.network.is_empty() => Some(seen.network.clone()),
+            seen => {
+                let reservation = seen.and_then(|seen| seen.reservation.as_ref()).or(slot.reservation.as_ref());
+                Some(inside(case, reservation?)?.to_vec())
+            }
+        },
+        None => asked_to(case, &slot.intent.as_ref()?.request).map(<[String]>::to_vec),
+    };
+    let mut networks = slots.filter_map(|slot| Some(network(slot)?.get(..deep)?.to_vec()));
     let first = networks.next()?;
-    networks.all(|other| other == first).then(|| first.to_vec())
+    networks.all(|other| other == first).then_some(first)
 }
 
 /// A claim brings two pools together that were apart only where there is no other node to be had; and never where the

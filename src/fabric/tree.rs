@@ -135,6 +135,17 @@ impl Tree {
         tree
     }
 
+    /// The domain of the last level of a path.
+    pub fn find(&self, path: &[Option<String>]) -> Option<u32> {
+        let mut inside = None;
+        for (domains, name) in self.domains.iter().zip(path) {
+            let name = name.as_ref()?;
+            let is_it = |(_, one): &(u32, &Domain)| one.name == *name && inside.is_none_or(|above| one.parent == above);
+            inside = Some((0..).zip(domains).find(is_it)?.0);
+        }
+        inside
+    }
+
     fn open(&mut self, level: usize, name: &str) {
         let leaf = number(self.domains[self.domains.len() - 1].len());
         let host = number(self.hosts.len());

@@ -11,6 +11,7 @@ mod bargains;
 mod homes;
 mod report;
 mod scene;
+mod seats;
 mod short;
 pub mod trades;
 mod units;
@@ -22,12 +23,15 @@ use super::placing::{Site, site};
 use super::stands::Stands;
 use super::types::WaitingOn;
 use super::view::View;
-use crate::fabric::reasons::{Reason, reasons};
+use crate::fabric::reasons::Reason;
 use crate::fabric::state::with_hosts;
 use crate::fabric::{Placement, Prices, Problem};
 use crate::ids::{HostName, LevelName, NodeName, PoolName, ReservationId, SlotId, Zone};
 use crate::observed::HostSeen;
+use homes::Homes;
 use scene::Scene;
+use seats::Seats;
+pub use seats::is_empty;
 
 /// What the fabric says about nodes that exist.
 #[derive(Default, Debug)]
@@ -55,8 +59,9 @@ pub struct Claims {
     short: BTreeMap<PoolName, String>,
     /// Hosts that launches of a pool should name.
     pins: BTreeMap<PoolName, VecDeque<HostName>>,
-    /// Of pools that require a level and are launched: the level, and the network nodes down to it that they stand below.
-    homes: BTreeMap<PoolName, (LevelName, Vec<String>)>,
+    homes: Homes,
+    /// Places of reservations that launches of a pool get.
+    seats: Seats,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,13 +88,14 @@ impl Chosen {
         let cluster = &view.input.observed.cluster;
         let is_whole = cluster.nodes.gap().is_none() && cluster.pods.gap().is_none();
         if view.standing.levels.is_empty() || view.input.only_node.is_some() || !is_whole {
-            return Self::default();
+            let claims = Claims { homes: Homes::of(view), ..Claims::default() };
+            return Self { claims, ..Self::default() };
         }
         let mut scene = Scene::new(view, site(view, true));
         let to = scene.decided();
         let mut chosen = Self::default();
         chosen.claims.short = short::short(&scene, &to);
-        chosen.claims.homes = homes::homes(view);
+        (chosen.claims.homes, chosen.claims.seats) = (scene.homes.clone(), Seats::of(&scene));
         for (at, pool) in to.iter().enumerate() {
             chosen.note(&scene, &to, at, *pool);
         }
@@ -98,7 +104,7 @@ impl Chosen {
         let problem = scene.problem();
         let state = with_hosts(&problem, &to);
         chosen.unlike = trades::unlike(&scene, &state);
-        let reasons = reasons(&state, &scene.site.staying(&problem, &to));
+        let reasons = scene.reasons(&to);
         chosen.stands = Some(report::stands(&scene, &to, &state, &reasons));
         chosen
     }
@@ -121,7 +127,7 @@ impl Chosen {
                         return;
                     }
                     if scene.is_told(at) {
-                        self.claims.pins.entry(next).or_default().push_back(HostName::from(name.as_str()));
+                        self.sits(scene, at, pool as usize, next);
                         return;
                     }
                     self.claims.promised.insert(name.clone(), next.clone());
@@ -129,6 +135,22 @@ impl Chosen {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A pool is to launch something here.
+    fn sits(&mut self, scene: &Scene<'_, '_>, at: usize, pool: usize, name: PoolName) {
+        if let Some(view) = scene.view.pools.get(&name)
+            && let Some((level, deep)) = homes::required(scene.view, view)
+            && let Some(home) = scene.network(at).get(..deep)
+        {
+            self.claims.homes.at.entry(name.clone()).or_insert_with(|| (level.clone(), home.to_vec()));
+        }
+        if let Some(id) = &scene.places[at] {
+            self.claims.seats.give(&name, id);
+        }
+        if scene.names_hosts(pool, at) {
+            self.claims.pins.entry(name).or_default().push_back(HostName::from(scene.site.tree.hosts[at].as_str()));
         }
     }
 
@@ -214,8 +236,13 @@ impl Claims {
 
     /// The level that would be broken by a machine below these network nodes, as far as they say.
     pub fn elsewhere(&self, pool: &PoolName, network: &[String]) -> Option<&LevelName> {
-        let (level, home) = self.homes.get(pool)?;
-        (network.len() >= home.len() && network[..home.len()] != home[..]).then_some(level)
+        let (level, home) = self.homes.at.get(pool)?;
+        network.iter().zip(home).any(|(one, other)| one != other).then_some(level)
+    }
+
+    /// What is waited for before anything more is launched for a pool, where nobody can say yet where it stands.
+    pub fn untold(&self, pool: &PoolName) -> Option<&str> {
+        self.homes.untold.get(pool).map(String::as_str)
     }
 
     /// Why a pool gets no more nodes, where its level is required.
@@ -234,7 +261,7 @@ pub fn drawn(view: &View<'_>) -> Option<Drawn> {
     let problem = scene.problem();
     let state = with_hosts(&problem, &to);
     let stay = with_hosts(&problem, &scene.now()).score();
-    let (score, reasons) = (state.score(), reasons(&state, &scene.site.staying(&problem, &to)));
+    let (score, reasons) = (state.score(), scene.reasons(&to));
     // What is not in play stays as it is.
     let stays = |at: usize| if scene.is_in_play(at) { to[at] } else { scene.site.spots[at].pool };
     let hosts = (0..to.len()).map(stays).collect();

@@ -19,7 +19,6 @@ use super::types::WaitingOn;
 use super::view::{Body, PoolView, SlotView, View};
 use crate::effect::{Fact, LaunchRequest, token};
 use crate::fleet::pool::Source;
-use crate::fleet::reservation::Manage;
 use crate::fleet::standing::TermsSpec;
 use crate::ids::{NodeName, PoolName, ReservationId, ReservationName, Zone};
 use crate::mistakes::{Mistake, is_on};
@@ -27,8 +26,8 @@ use crate::observed::{InstanceState, Market, ReservationSeen, ReservationState};
 use crate::units::Usd;
 use claims::{Claimable, claimable};
 pub use claims::{may_have, wearable};
-pub use places::price;
-use places::{coming, growing, rate, refused_reservation};
+use places::{coming, growing, rate, refused_reservation, smaller};
+pub use places::{open_places, price};
 pub use steps::steps;
 use words::{both, describe};
 
@@ -236,11 +235,13 @@ impl Room {
             let what = format!("{stray} says that it is {} too: nothing is launched beside it", slot.id);
             return Supply::Wait(WaitingOn::Person(what), Usd::default());
         }
+        if let Some(what) = self.claims.untold(pool.name) {
+            return Supply::Wait(WaitingOn::Capacity { what: what.into(), retry: None }, Usd::default());
+        }
         let (mut waiting, mut full) = (None, None);
         // A reservation that is made or found first has no place for this slot: the next source gives one then, and near it.
         let mut first = None;
-        for (place, source) in pool.spec.capacity.iter().enumerate() {
-            let place = u32::try_from(place).unwrap_or(u32::MAX);
+        for (place, source) in self.sources(view, pool, slot) {
             if let Some(retry) = self.refused_until(view, pool, slot, place, source) {
                 let what = describe(&self.zones(view, pool), pool, source);
                 waiting = Some(both(waiting, WaitingOn::Capacity { what, retry: Some(retry) }));
@@ -369,7 +370,7 @@ impl Room {
         let place = || Some(Fact::Free { reservation: id.clone(), places: 1 });
         let wait_for = if own {
             place()
-        } else if *free > 0 {
+        } else if *free > 0 && self.claims.sit(pool, slot, id, *free) {
             *free -= 1;
             (seen.state == ReservationState::Pending).then(|| Fact::Active(id.clone()))
         } else {
@@ -380,7 +381,9 @@ impl Room {
                     *more -= 1;
                     return Err((capacity(format!("{what}, which is made larger first")), true));
                 }
-                return Err((capacity(format!("{what}, which is full")), false));
+                let why =
+                    if *free > 0 { "whose free places are no place for it on the fabric" } else { "which is full" };
+                return Err((capacity(format!("{what}, {why}")), false));
             }
             *leaving -= 1;
             place()
@@ -522,20 +525,6 @@ impl Room {
             host,
         }
     }
-}
-
-/// How many more each reservation may have that is to be made smaller: its places beyond that are given to nobody.
-fn smaller(view: &View<'_>) -> BTreeMap<ReservationId, i64> {
-    let reservations = view.standing.reservations.iter().filter(|(_, spec)| {
-        spec.manage == Manage::Full && matches!(spec.terms, TermsSpec::OnDemand { cancel: false, .. })
-    });
-    let found = reservations.filter_map(|(name, spec)| {
-        let id = super::reservations::id_of(view.input, name)?;
-        let seen = view.input.observed.cloud.reservations.seen().get(&id)?;
-        let more = i64::from(spec.nodes) - i64::from(super::reservations::used(seen));
-        (spec.nodes < seen.total).then_some((id, more))
-    });
-    found.collect()
 }
 
 /// Who refused a slot a moment ago, in which zone, and until when it is left alone.

@@ -21,7 +21,7 @@ use crate::fabric::state::{Share, with_hosts};
 use crate::fabric::{Ask, Freedom, Host, Note, Place, Prices, Problem, Tree};
 use crate::fleet::pool::Source;
 use crate::fleet::standing::Standing;
-use crate::ids::{HostName, InstanceType, NodeName, PoolName, ReservationId, ReservationName, Zone};
+use crate::ids::{HostName, InstanceType, NodeName, PoolName, ReservationId, Zone};
 use crate::observed::{InstanceSeen, Market, NodeSeen, ReservationState};
 
 /// What whole GPUs are called.
@@ -196,17 +196,6 @@ impl Site {
             pool.is_some() && (spot.standing == Position::Serving || (spot.pool != **pool && comes(spot)))
         });
         serves.map(|(spot, pool)| if spot.pool == *pool { spot.free } else { spot.gpus }).collect()
-    }
-
-    /// The hosts on which a reservation has places that nobody uses, where the cloud tells of them.
-    pub fn reserved(&self, input: &PlanInput, name: &ReservationName) -> impl Iterator<Item = usize> {
-        let id = super::reservations::id_of(input, name);
-        let hosts = &input.observed.cloud.hosts;
-        let is_in = move |at: &usize| {
-            let host = hosts.get(&HostName::from(self.tree.hosts[*at].as_str()));
-            id.is_some() && host.is_some_and(|host| host.reservation == id)
-        };
-        (0..self.hosts.len()).filter(|at| self.spots[*at].standing == Position::Unused).filter(is_in)
     }
 
     /// By pool: what it keeps of a placement in any case. Machines of a cloud are nowhere else to be had: they only
@@ -479,6 +468,14 @@ fn unused(view: &View<'_>, pools: &[&PoolView<'_>], with_pending: bool) -> Vec<F
         }
     }
     found
+}
+
+/// The reservation that an unused place belongs to: one of which no host is told is called by it and a number.
+pub fn place_of(input: &PlanInput, name: &NodeName) -> Option<ReservationId> {
+    match input.observed.cloud.hosts.get(&HostName::from(name.as_str())) {
+        Some(host) => host.reservation.clone(),
+        None => super::reservations::id_of(input, &name.as_str().rsplit_once(' ')?.0.into()),
+    }
 }
 
 /// Free hosts that a launch by the hour may name, for pools that lack more than their reservations have left: in the zone

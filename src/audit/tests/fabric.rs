@@ -4,7 +4,7 @@ use super::bench::*;
 use crate::effect::*;
 use crate::fleet::standing::{Level, PlacementSpec};
 use crate::ids::*;
-use crate::observed::HostSeen;
+use crate::observed::{HostSeen, InstanceState};
 use crate::plan::*;
 
 const REQUIRED: &str = "a level that a pool requires is not broken";
@@ -111,4 +111,34 @@ fn a_machine_names_a_host_that_is_free_and_keeps_the_level() {
     named("h-2", "cr-1", ["l1", "l1"]).breaks(PINS, "h-2 is not free for it");
     named("h-1", "cr-2", ["l1", "l1"]).breaks(PINS, "h-1 is not free for it");
     named("h-1", "cr-1", ["l1", "l2"]).breaks(REQUIRED, "in another leaf than the rest of train");
+}
+
+#[test]
+fn a_machine_that_does_not_run_yet_stands_where_its_reservation_does_or_the_host_that_it_named() {
+    let there = |state: InstanceState, reserved: &str, host: &str, change: &dyn Fn(&mut Bench)| {
+        let mut bench = Bench::settled(NOON);
+        level(&mut bench, "train", true, &[]);
+        bench.input.ledger.pools.get_mut("train").unwrap().slots.remove(&9);
+        edit(&mut bench.input.observed.cloud.instances, |all| all.remove(&instance("train", 9)));
+        edit(&mut bench.input.observed.cluster.nodes, |all| all.remove(&node("train", 9)));
+        bench.reservation(|seen| (seen.available, seen.network) = (seen.available + 1, vec![reserved.into()]));
+        (0..9).for_each(|index| bench.instance("train", index, |seen| seen.state = state.clone()));
+        let seen = HostSeen {
+            instance_type: "p5.48xlarge".into(),
+            zone: "us-west-2a".into(),
+            reservation: Some("cr-1".into()),
+            network: vec![host.into()],
+        };
+        bench.input.observed.cloud.hosts.insert("h-1".into(), seen);
+        change(&mut bench);
+        bench.launch("train", 9, Reason::SlotEmpty, &[]);
+        bench.edit("launch train/9", |step| match &mut step.action {
+            Action::Cloud(CloudAction::Launch(request)) => request.host = Some("h-1".into()),
+            other => panic!("{other:?}"),
+        })
+    };
+    there(InstanceState::Pending, "l1", "l1", &|_| ()).passes();
+    there(InstanceState::Pending, "l1", "l2", &|_| ()).breaks(REQUIRED, "in another leaf than the rest of train");
+    // Nobody knows of any of them where it will stand.
+    there(InstanceState::Pending, "", "", &|bench| bench.reservation(|seen| seen.network.clear())).passes();
 }

@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::bargains::bargains;
+use super::homes::Homes;
 use super::problem;
+use super::seats::{is_empty, place};
 use crate::effect::marks::{HANDS_OFF, POOL, is_starting};
 use crate::effect::{Exchange, Scope};
 use crate::fabric::insert::Scratch;
-use crate::fabric::search::{begin, place};
+use crate::fabric::search::{self, begin};
 use crate::fabric::state::settle;
 use crate::fabric::{Ask, Freedom, Host, Problem};
 use crate::fleet::policy::ConditionStatus;
 use crate::fleet::pool::Source;
 use crate::fleet::target::Purpose;
 use crate::fleet::updates::When;
-use crate::ids::{HostName, NodeName, PoolName, ReservationId, SlotId};
+use crate::ids::{NodeName, PoolName, ReservationId, SlotId};
 use crate::observed::{InstanceState, Market, NodeSeen};
 use crate::plan::placing::{Choice, Position, Site};
 use crate::plan::view::{Body, PoolView, SlotView, View};
@@ -46,6 +48,11 @@ pub struct Scene<'v, 'a> {
     pub slots: Vec<Option<(&'v PoolView<'a>, &'v SlotView<'a>)>>,
     pub hosts: Vec<Host>,
     pub asks: Vec<Ask>,
+    pub homes: Homes,
+    /// By host: the reservation of a place that nobody uses.
+    pub places: Vec<Option<ReservationId>>,
+    /// By host: nobody uses it, and a launch could have it of which is known where it stands.
+    pub told: Vec<bool>,
 }
 
 impl<'v, 'a> Scene<'v, 'a> {
@@ -53,7 +60,11 @@ impl<'v, 'a> Scene<'v, 'a> {
         let of_node: BTreeMap<&NodeName, (&PoolView<'_>, &SlotView<'_>)> =
             view.slots().filter_map(|(pool, slot)| Some((slot.node?.0, (pool, slot)))).collect();
         let slots: Vec<_> = site.tree.hosts.iter().map(|name| of_node.get(name).copied()).collect();
-        let mut scene = Self { view, hosts: site.hosts.clone(), asks: site.asks.clone(), site, slots };
+        let (hosts, asks, homes) = (site.hosts.clone(), site.asks.clone(), Homes::of(view));
+        let places = (0..hosts.len()).map(|at| place(view, &site, at)).collect();
+        let told = vec![false; hosts.len()];
+        let mut scene = Self { view, hosts, asks, site, slots, homes, places, told };
+        scene.tell();
         for at in 0..scene.hosts.len() {
             let free = scene.freedom(at, false);
             scene.hosts[at].free = free;
@@ -66,91 +77,11 @@ impl<'v, 'a> Scene<'v, 'a> {
             }
         }
         scene.ask();
+        scene.narrow();
         scene.reserved_first();
-        scene.stay_at_home();
+        scene.narrow();
         scene.second_choice();
         scene
-    }
-
-    /// Launches fill a pool's sources in order, so places of a reservation that will all be used are its own already:
-    /// only what is missing beyond them has a choice. A pool that requires a level passes over those elsewhere
-    /// (`homes`), and is not asked here.
-    fn reserved_first(&mut self) {
-        let mut taken: Vec<bool> = self.hosts.iter().map(|_| false).collect();
-        for (at, pool) in self.view.pools.values().enumerate() {
-            if self.site.choices[at] != Choice::Hosts || self.asks[at].required {
-                continue;
-            }
-            let mut missing =
-                pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
-            for source in &pool.spec.capacity {
-                let places: Vec<usize> = match source {
-                    Source::Reservation(name) => {
-                        let places = self.site.reserved(self.view.input, name);
-                        places.filter(|place| self.is_told(*place) && !taken[*place]).collect()
-                    }
-                    Source::OnDemand { .. } | Source::Spot { .. } => break,
-                    Source::Existing { .. } => continue,
-                };
-                if places.len() > missing {
-                    break;
-                }
-                missing -= places.len();
-                for place in places {
-                    taken[place] = true;
-                    self.hosts[place].pool = u32::try_from(at).ok();
-                    self.hosts[place].free = Freedom::Fixed;
-                }
-            }
-        }
-    }
-
-    /// A pool that requires a level gets nodes only where its others are: it could not move as a whole without breaking
-    /// the level on the way.
-    fn stay_at_home(&mut self) {
-        let homes: Vec<(usize, usize, u32)> = (0..self.asks.len()).filter_map(|pool| self.home(pool)).collect();
-        if homes.is_empty() {
-            return;
-        }
-        let mut classes: BTreeMap<(Vec<bool>, u32), u32> = BTreeMap::new();
-        let tree = &self.site.tree;
-        for (at, host) in self.hosts.iter_mut().enumerate() {
-            let mut suits: Vec<bool> = self.site.asks.iter().map(|ask| ask.suits[host.class as usize]).collect();
-            for (pool, level, home) in &homes {
-                let is_own = self.slots[at].is_some() && host.pool.is_some_and(|own| own as usize == *pool);
-                suits[*pool] &= is_own || tree.above[*level][tree.leaf_of[at] as usize] == *home;
-            }
-            let next = u32::try_from(classes.len()).unwrap_or(u32::MAX);
-            host.class = *classes.entry((suits, host.gpus)).or_insert(next);
-        }
-        let mut all: Vec<(u32, Vec<bool>)> = classes.into_iter().map(|((suits, _), class)| (class, suits)).collect();
-        all.sort_unstable();
-        for (pool, ask) in self.asks.iter_mut().enumerate() {
-            ask.suits = all.iter().map(|(_, suits)| suits[pool]).collect();
-        }
-    }
-
-    /// The pool, its level, and the domain that has most of its nodes.
-    pub fn home(&self, pool: usize) -> Option<(usize, usize, u32)> {
-        let ask = &self.asks[pool];
-        let level = ask.together.filter(|_| ask.required)?;
-        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-        for (at, spot) in self.site.spots.iter().enumerate() {
-            // Those that are out of service are its own too.
-            if self.slots[at].is_some_and(|(_, slot)| slot.part.is_some()) && spot.pool == u32::try_from(pool).ok() {
-                *counts.entry(self.site.tree.above[level][self.site.tree.leaf_of[at] as usize]).or_default() += 1;
-            }
-        }
-        // One that has nothing yet goes where its reservations are: their places come before all others.
-        if counts.is_empty() {
-            for at in (0..self.hosts.len()).filter(|at| self.is_told(*at) && self.could_have(pool, *at)) {
-                if self.site.spots[at].standing == Position::Unused {
-                    *counts.entry(self.site.tree.above[level][self.site.tree.leaf_of[at] as usize]).or_default() += 1;
-                }
-            }
-        }
-        let most = counts.iter().max_by_key(|(domain, count)| (**count, std::cmp::Reverse(**domain)));
-        most.map(|(domain, _)| (pool, level, *domain))
     }
 
     /// Whether anything can be decided about a host.
@@ -200,11 +131,9 @@ impl<'v, 'a> Scene<'v, 'a> {
         self.site.asks[pool].suits[self.site.hosts[at].class as usize]
     }
 
-    /// A host that a launch may name.
+    /// A host that a launch may name, or a place of a reservation.
     pub fn is_told(&self, at: usize) -> bool {
-        let is_empty = matches!(self.site.spots[at].standing, Position::Unused | Position::Offered);
-        is_empty
-            && self.view.input.observed.cloud.hosts.contains_key(&HostName::from(self.site.tree.hosts[at].as_str()))
+        self.told[at]
     }
 
     fn freedom(&self, at: usize, moves_work: bool) -> Freedom {
@@ -246,9 +175,12 @@ impl<'v, 'a> Scene<'v, 'a> {
         }
         let is_pinned: BTreeMap<&PoolName, bool> =
             self.site.pools.iter().zip(self.site.choices.iter().map(|choice| *choice == Choice::Hosts)).collect();
-        let gets = |pool: &&PoolView<'_>| claims(pool) || is_pinned.get(pool.name).copied().unwrap_or(false);
+        let gets = |pool: &&PoolView<'_>| {
+            let chooses = claims(pool) || is_pinned.get(pool.name).copied().unwrap_or(false);
+            (chooses || self.may_sit(pool)) && !self.homes.untold.contains_key(pool.name)
+        };
         for pool in self.view.pools.values().filter(gets) {
-            let empty = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.body == Body::Nothing).count();
+            let empty = pool.slots.iter().filter(|slot| is_empty(slot)).count();
             *wanted.entry(pool.name).or_default() += u32::try_from(empty).unwrap_or(u32::MAX);
         }
         for (name, ask) in self.site.pools.iter().zip(&mut self.asks) {
@@ -338,7 +270,11 @@ impl<'v, 'a> Scene<'v, 'a> {
         let problem = self.problem();
         let lacks = self.asks.iter().zip(self.own()).any(|(ask, own)| ask.nodes > own);
         let may_move = self.hosts.iter().any(|host| host.free == Freedom::Usable && host.pool.is_some());
-        if lacks || may_move { place(&problem).hosts } else { settle(&begin(&problem, &mut Scratch::default())) }
+        if lacks || may_move {
+            search::place(&problem).hosts
+        } else {
+            settle(&begin(&problem, &mut Scratch::default()))
+        }
     }
 
     /// By pool: how many hosts in play it has.
@@ -359,7 +295,7 @@ impl<'v, 'a> Scene<'v, 'a> {
                 }
             }
             let free = problem(&self.site, &hosts, &self.asks, false);
-            let to = place(&free).hosts;
+            let to = search::place(&free).hosts;
             let found = bargains(&self.site, &free, &now, &to);
             let pays: Vec<_> = found.into_iter().filter(|one| one.pays(&self.site, &now)).collect();
             if pays.is_empty() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Scene;
+use super::seats::NOWHERE;
 use crate::fabric::{Ask, Freedom};
 use crate::ids::PoolName;
 
@@ -46,7 +47,12 @@ fn words(scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, ask: &Ask, level:
         })
         .collect();
     let asks = format!("{} in one {level_name}, which its placement requires", nodes(wanted));
-    if let Some(home) = scene.home(at).map(|(_, _, home)| &domains[home as usize])
+    let home = scene.home(at).map(|(_, _, home)| home);
+    if home == Some(NOWHERE) {
+        return format!("{asks}: where its machines stand, no other host that it may have is free");
+    }
+    let home = home.map(|home| &domains[home as usize]);
+    if let Some(home) = home
         && home.room + home.others.len() < wanted
     {
         let (has, name) = (home.room + home.others.len(), &home.name);
@@ -59,7 +65,7 @@ fn words(scene: &Scene<'_, '_>, to: &[Option<u32>], at: usize, ask: &Ask, level:
             move_on.unwrap_or_default()
         );
     }
-    let is_home = |one: &Domain| scene.home(at).is_none_or(|(_, _, home)| domains[home as usize].name == one.name);
+    let is_home = |one: &Domain| home.is_none_or(|home| home.name == one.name);
     let enough = domains.iter().filter(|one| one.room + one.others.len() >= wanted && is_home(one));
     if let Some(nearest) = enough.min_by_key(|one| (wanted.saturating_sub(one.room), &one.name)) {
         let short = wanted.saturating_sub(nearest.room);

@@ -11,7 +11,9 @@ use crate::fleet::reservation::Manage;
 use crate::fleet::standing::TermsSpec;
 use crate::ids::{ReservationId, ReservationName, Zone};
 use crate::observed::{InstanceState, Market, ReservationState};
-use crate::plan::reservations::id_of;
+use crate::plan::chosen::is_empty;
+use crate::plan::ends::begins_at;
+use crate::plan::reservations::{id_of, is_only_tagged, used};
 use crate::plan::view::{Body, PoolView, SlotView, View};
 use crate::units::Usd;
 
@@ -92,10 +94,79 @@ pub(super) fn growing(view: &View<'_>) -> BTreeMap<ReservationId, u32> {
     wanted.collect()
 }
 
+/// How many more each reservation may have that is to be made smaller: its places beyond that are given to nobody.
+pub(super) fn smaller(view: &View<'_>) -> BTreeMap<ReservationId, i64> {
+    let reservations = view.standing.reservations.iter().filter(|(_, spec)| {
+        spec.manage == Manage::Full && matches!(spec.terms, TermsSpec::OnDemand { cancel: false, .. })
+    });
+    let found = reservations.filter_map(|(name, spec)| {
+        let id = id_of(view.input, name)?;
+        let seen = view.input.observed.cloud.reservations.seen().get(&id)?;
+        let more = i64::from(spec.nodes) - i64::from(used(seen));
+        (spec.nodes < seen.total).then_some((id, more))
+    });
+    found.collect()
+}
+
+fn reserved<'p>(one: &(u32, &'p Source)) -> Option<&'p ReservationName> {
+    match one.1 {
+        Source::Reservation(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// How many places of a reservation a plan can launch into now.
+pub fn open_places(view: &View<'_>, name: &ReservationName) -> u32 {
+    let Some(spec) = view.standing.reservations.get(name) else { return 0 };
+    let Some(id) = id_of(view.input, name) else { return 0 };
+    let Some(seen) = view.input.observed.cloud.reservations.seen().get(&id) else { return 0 };
+    let places = match (&spec.terms, &seen.state) {
+        (TermsSpec::OnDemand { cancel: true, .. }, _) => 0,
+        (TermsSpec::Block(block), ReservationState::Active) => {
+            let is_over = seen.end.is_some_and(|end| begins_at(view, end, block.kill) <= view.now);
+            if is_over { 0 } else { seen.available }
+        }
+        (_, ReservationState::Active) => seen.available,
+        (TermsSpec::OnDemand { .. }, ReservationState::Pending) => seen.total.max(seen.available),
+        _ => 0,
+    };
+    if is_only_tagged(view.input, name) {
+        return 0;
+    }
+    let is_asked = |slot: &SlotView<'_>| match slot.body {
+        Body::InFlight(intent) => intent.request.reservation.as_ref() == Some(&id),
+        _ => false,
+    };
+    let asked = u32::try_from(view.slots().filter(|(_, slot)| is_asked(slot)).count()).unwrap_or(u32::MAX);
+    let most = smaller(view).get(&id).map_or(u32::MAX, |more| u32::try_from(*more).unwrap_or(0));
+    places.min(most).saturating_sub(asked)
+}
+
 impl Room {
     /// Whether a reservation is made or found before anything is launched into it.
     pub(super) fn is_coming(&self, view: &View<'_>, name: &ReservationName) -> bool {
         self.coming.contains_key(name) && refused_reservation(view, name).is_none()
+    }
+
+    /// The sources of a pool in the order in which they are asked: reservations in which the fabric has a place for it go
+    /// before others that are paid for as well.
+    pub(super) fn sources<'p>(
+        &self,
+        view: &View<'_>,
+        pool: &PoolView<'p>,
+        slot: &SlotView<'_>,
+    ) -> Vec<(u32, &'p Source)> {
+        let mut all: Vec<(u32, &Source)> = (0u32..).zip(&pool.spec.capacity).collect();
+        let is_dear = |(_, source): &(u32, &Source)| matches!(source, Source::OnDemand { .. } | Source::Spot { .. });
+        let end = all.iter().position(is_dear).unwrap_or(all.len());
+        let mut first: Vec<(u32, &Source)> = all[..end].iter().filter(|one| reserved(one).is_some()).copied().collect();
+        let has_seat = |name: &ReservationName| {
+            let id = id_of(view.input, name);
+            is_empty(slot) && id.is_some_and(|id| self.claims.has_seat(pool.name, &id))
+        };
+        first.sort_by_key(|one| !reserved(one).is_some_and(has_seat));
+        all[..end].iter_mut().filter(|one| reserved(one).is_some()).zip(first).for_each(|(one, next)| *one = next);
+        all
     }
 
     /// Whether a reservation that is made or found first will have a place for this slot too; one that it has is taken.
