@@ -256,6 +256,8 @@ scripts! {
     rename_while_an_update_waits
     renamed_pool_with_hindered_nodes
     replace_in_a_full_reservation
+    report_is_the_first_rung
+    reported_nodes_stay_in_service
     required_level_has_no_room
     required_pool_stays_where_it_is
     resend_into_a_hidden_reservation

@@ -31,6 +31,7 @@ mod owners;
 mod pods;
 mod quotas;
 mod recommended;
+mod reported;
 mod slots;
 mod stops;
 mod tiers;
@@ -128,6 +129,8 @@ const LAWS: &[Law] = &[
     absence::not_shrunk,
     absence::forgotten_stays,
     memory::records_are_true,
+    reported::remembered_as_seen,
+    reported::told,
     budgets::removals_an_hour,
     budgets::removal_is_approved,
     budgets::health_limit,

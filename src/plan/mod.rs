@@ -32,6 +32,7 @@ pub mod overfull;
 pub mod placing;
 pub mod recut;
 pub mod removed;
+pub mod reported;
 pub mod reservations;
 pub mod resized;
 pub mod rollout;
