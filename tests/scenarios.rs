@@ -252,6 +252,7 @@ scripts! {
     rename_in_the_middle_of_a_roll_out
     rename_keeps_closed_nodes_closed
     rename_takes_the_freeze_along
+    rename_under_running_work
     rename_waits_for_an_answer
     rename_while_an_update_waits
     renamed_pool_with_hindered_nodes

@@ -31,6 +31,7 @@ mod owners;
 mod pods;
 mod quotas;
 mod recommended;
+mod renames;
 mod reported;
 mod slots;
 mod stops;
@@ -120,6 +121,7 @@ const LAWS: &[Law] = &[
     capacity::reservations_are_ours,
     owners::instances_are_ours,
     owners::nodes_are_ours,
+    renames::admitted_labels_stay,
     objects::objects_are_ours,
     objects::only_retired_is_deleted,
     stops::frozen,

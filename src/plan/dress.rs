@@ -119,7 +119,8 @@ pub fn dress(
     push(draft, &on, vec![node.clone()], format!("label {node} as {}", slot.id), reason.clone(), false, made.steps);
 }
 
-/// The labels that a slot's node should carry, with the digest of all of it.
+/// The labels that a slot's node should carry, with the digest of all of it. One on which work looks for the name that the
+/// pool had goes on under that name.
 pub fn clothes(
     view: &View<'_>,
     pool: &PoolView<'_>,
@@ -127,7 +128,8 @@ pub fn clothes(
     node: &NodeName,
 ) -> (BTreeMap<String, String>, Vec<Taint>) {
     let objects = view.input.desired.pools.get(pool.name);
-    nodes::clothes(view.standing, pool.name, objects, slot.index, node.as_str())
+    let name = view.worn.get(node).map_or(pool.name, |worn| &worn.pool);
+    nodes::clothes(view.standing, name, objects, slot.index, node.as_str())
 }
 
 fn dressing(

@@ -52,6 +52,7 @@ pub mod unmet;
 pub mod upcoming;
 pub mod view;
 pub mod wish;
+pub mod worn;
 
 pub use types::*;
 

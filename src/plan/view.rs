@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::harm::Harm;
 use super::types::PlanInput;
+use super::worn::{self, AllWorn};
 use crate::compile::found::Names;
 use crate::effect::marks::{CORDON, Mark};
 use crate::effect::{Counts, Exchange, Intent, LaunchRequest, Slot, is_kin};
@@ -41,6 +42,8 @@ pub struct View<'a> {
     pub strays: Vec<(SlotId, &'a InstanceId, &'a InstanceSeen)>,
     /// What the snapshot has and what the ledger knows of, where too much is missing to believe it.
     pub shrunk: Option<(Counts, Counts)>,
+    /// Nodes that keep the name that their pool had.
+    pub worn: AllWorn<'a>,
 }
 
 #[derive(Debug)]
@@ -122,7 +125,9 @@ impl<'a> View<'a> {
         strays.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
         let shrunk = shrunk(input, &remembered);
         let exchanges = input.ledger.exchanges();
-        Self { input, now: input.now, standing, fleet, harm: Harm::new(input), pools, exchanges, strays, shrunk }
+        let harm = Harm::new(input);
+        let worn = worn::all(input, &harm);
+        Self { input, now: input.now, standing, fleet, harm, pools, exchanges, strays, shrunk, worn }
     }
 
     /// An instance that says that it is in this slot, and of which nobody knows.

@@ -16,6 +16,7 @@ mod owners;
 mod quotas;
 mod recommended;
 mod records;
+mod renames;
 mod scale;
 
 use super::*;

@@ -2,6 +2,7 @@
 
 use super::bench::*;
 use super::flows::*;
+use crate::effect::marks::Mark;
 use crate::effect::*;
 use crate::fleet::policy::{ConditionStatus, Remedy, Rule, Symptom};
 use crate::observed::*;
@@ -237,7 +238,7 @@ fn what_a_policy_only_reports_is_told_and_remembered_for_its_next_rung() {
 fn nothing_is_done_to_a_node_that_is_only_reported() {
     let mut bench = told(reported(&[Remedy::Report]));
     let reason = Reason::Sick { remedy: Remedy::Report, symptom: "Xid 31".into() };
-    let mark = marks::Mark::new(bench.input.now, "quarantine");
+    let mark = Mark::new(bench.input.now, "quarantine");
     let cordon = Action::Cluster(ClusterAction::Cordon { node: node("train", 3), mark });
     bench.step("cordon", cordon, reason, &[]);
     bench.breaks_also("what a policy reports is told", "only to be reported");

@@ -249,8 +249,7 @@ fn what_a_policy_only_reports_is_no_obstacle_and_is_told() {
     sample::with_node(&mut input, "train-2", |node| drop(node.conditions.insert("SysLogsXIDError".into(), seen)));
     let status = of(&input);
     assert_eq!(status.verdict, Verdict::Converged);
-    let told: Vec<(&str, &str)> =
-        status.reports.iter().map(|one| (one.node.as_str(), one.symptom.as_str())).collect();
+    let told: Vec<(&str, &str)> = status.reports.iter().map(|one| (one.node.as_str(), one.symptom.as_str())).collect();
     assert_eq!(told, [("train-2", "Xid 31")]);
     // One that a person keeps out of service is on another list.
     let quarantine = Quarantine { by: "bo".into(), at: since, reason: "why".into() };
