@@ -29,7 +29,7 @@ fn a_node_keeps_the_labels_that_work_on_it_looks_for() {
     // Its place counts where its pod is just being made again.
     let mut between = relabelled();
     edit(&mut between.input.observed.cluster.pods, Vec::clear);
-    between.workload("bert", |one| drop(one.nodes.insert(node("own", 1), 1)));
+    between.workload("bert", |one| one.nodes = [(node("own", 1), 1)].into());
     between.breaks(LAW, "own-1 loses");
     relabelled().with(|bench| bench.workload("bert", |one| one.finished = true)).passes();
     relabelled().with(|bench| bench.workload("bert", |one| one.reserved = None)).passes();
