@@ -10,7 +10,7 @@ use futures_util::future::join;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::compile::seats::Scene;
-use crate::compile::{Beside, compile_beside, cuts, found, staged};
+use crate::compile::{Beside, compile_beside, cuts, found, renewed, staged};
 use crate::effect::marks::CORDON;
 use crate::effect::{Action, CloudAction, Desired, Ledger, LedgerChange, Object, Thing};
 use crate::fleet::handing::Cuts;
@@ -82,6 +82,7 @@ pub async fn input(
     let beside = Beside { owner: Some(uid.clone()), ..Beside::of(&promised, &cluster, counted_on) };
     let mut desired = compile_beside(&promised, &beside);
     staged::stage(&mut desired, &cluster);
+    renewed::share_renamed(&mut desired, &cluster, &target, &ledger);
     let target = Target { quotas: promised.quotas, ..target };
     let in_force = ledger.head.recalled.iter().filter(|(tide, recall)| !fleet.recall_is_over(tide, recall.at, now));
     let recalled = in_force.map(|(tide, recall)| (tide.clone(), recall.clone())).collect();

@@ -257,10 +257,13 @@ scripts! {
     rename_in_the_middle_of_a_roll_out
     rename_keeps_closed_nodes_closed
     rename_takes_the_freeze_along
+    rename_under_running_work
     rename_waits_for_an_answer
     rename_while_an_update_waits
     renamed_pool_with_hindered_nodes
     replace_in_a_full_reservation
+    report_is_the_first_rung
+    reported_nodes_stay_in_service
     required_level_has_no_room
     required_pool_grows_while_its_machines_are_on_their_way
     required_pool_stays_where_it_is

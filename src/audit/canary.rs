@@ -10,7 +10,7 @@ use super::Found;
 use super::case::Case;
 use super::updates::groups;
 use crate::effect::marks::{CORDON, Mark, is_starting};
-use crate::effect::{Action, CloudAction, ClusterAction, LaidOut, allocatable_is};
+use crate::effect::{Action, CloudAction, ClusterAction, LaidOut, Treated, allocatable_is};
 use crate::fleet::policy::Remedy;
 use crate::fleet::updates::Canary;
 use crate::ids::{NodeName, PoolName, SlotId};
@@ -214,6 +214,7 @@ fn served(case: &Case<'_>, pool: &PoolName, version: Version, canary: &Canary, b
 fn since(case: &Case<'_>, node: &NodeSeen, slot: &SlotId, version: Version) -> Timestamp {
     let launched = node.instance.as_ref().and_then(|id| case.instance(id)).map(|seen| seen.launched);
     let orders = case.ledger_slot(slot).into_iter().flat_map(|slot| &slot.remedies);
-    let orders = orders.filter(|one| version == Version::Cut && one.remedy == Remedy::Report).map(|one| one.at);
+    let is_order = |one: &&Treated| one.remedy == Remedy::Report && !one.is_report();
+    let orders = orders.filter(|one| version == Version::Cut && is_order(one)).map(|one| one.at);
     orders.chain(launched).chain(node.ready_since).fold(node.created, Timestamp::max)
 }

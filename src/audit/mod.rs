@@ -33,6 +33,8 @@ mod owners;
 mod pods;
 mod quotas;
 mod recommended;
+mod renames;
+mod reported;
 mod slots;
 mod stops;
 mod tiers;
@@ -125,6 +127,7 @@ const LAWS: &[Law] = &[
     clothes::nothing_is_left_on,
     clothes::taints_come_after_flavors,
     clothes::flavors_keep_what_is_fixed,
+    renames::admitted_labels_stay,
     objects::objects_are_ours,
     objects::only_retired_is_deleted,
     names::named_first,
@@ -136,6 +139,8 @@ const LAWS: &[Law] = &[
     absence::not_shrunk,
     absence::forgotten_stays,
     memory::records_are_true,
+    reported::remembered_as_seen,
+    reported::told,
     budgets::removals_an_hour,
     budgets::removal_is_approved,
     budgets::health_limit,

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use super::flavors::{MOST_TOLERATIONS, meets, tolerates};
 use super::{holds, quantity};
 use crate::effect::marks::POOL;
-use crate::effect::{Desired, Object, Staged, digest_of};
+use crate::effect::{Desired, Ledger, Object, Staged, digest_of};
+use crate::fleet::Target;
 use crate::fleet::launch::Taint;
-use crate::ids::{FlavorName, NamespacedName, NodeName, PoolName, ResourceName};
+use crate::ids::{FlavorName, InstanceId, NamespacedName, NodeName, PoolName, ResourceName};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind, ObjectSeen, WorkloadSeen};
 use crate::queue::parse::quotas;
 
@@ -142,6 +143,51 @@ fn fixed(body: &Value) -> Value {
 /// What a queue has on the pool's old flavor, it has not on the new one: both are the same nodes.
 pub fn share(desired: &mut Desired, cluster: &ClusterSeen) {
     let pools = pools(desired, cluster);
+    give_less(desired, cluster, &pools);
+}
+
+/// The same of pools that were called otherwise, where nodes of theirs still carry the name.
+pub fn share_renamed(desired: &mut Desired, cluster: &ClusterSeen, target: &Target, ledger: &Ledger) {
+    let names = old_names(target, ledger, cluster);
+    if names.is_empty() {
+        return;
+    }
+    let current: BTreeSet<FlavorName> = current(desired).into_values().collect();
+    let renamed = pools(desired, cluster).into_iter().filter_map(|(flavor, pool)| match names.get(&pool) {
+        Some(now) => Some((flavor, now.clone())),
+        None => current.contains(&flavor).then_some((flavor, pool)),
+    });
+    let renamed = renamed.collect();
+    give_less(desired, cluster, &renamed);
+}
+
+/// The names on nodes of ours that no pool has any more, each with the pool that the node serves.
+fn old_names(target: &Target, ledger: &Ledger, cluster: &ClusterSeen) -> BTreeMap<PoolName, PoolName> {
+    let nodes = cluster.nodes.seen();
+    let old = nodes.iter().filter_map(|(name, node)| {
+        let worn = PoolName::from(node.labels.get(POOL)?.as_str());
+        (!target.pools.contains_key(&worn)).then_some((name, (node.instance.as_ref(), worn)))
+    });
+    let old: Vec<_> = old.collect();
+    if old.is_empty() {
+        return BTreeMap::new();
+    }
+    let mut serves: BTreeMap<&str, &PoolName> = BTreeMap::new();
+    for (pool, known) in ledger.pools.iter().filter(|(pool, _)| target.pools.contains_key(*pool)) {
+        let nodes = known.slots.values().filter_map(|slot| slot.node.as_ref().map(NodeName::as_str));
+        serves.extend(nodes.map(|node| (node, pool)));
+        let instances = known.slots.values().filter_map(|slot| slot.instance.as_ref().map(InstanceId::as_str));
+        serves.extend(instances.map(|instance| (instance, pool)));
+    }
+    let pool_of = |name: &NodeName, instance: Option<&InstanceId>| {
+        serves.get(name.as_str()).or_else(|| serves.get(instance?.as_str())).copied()
+    };
+    let names = old.into_iter().filter_map(|(name, (instance, worn))| Some((worn, pool_of(name, instance)?.clone())));
+    names.collect()
+}
+
+/// `pools` says which flavors are the same nodes.
+fn give_less(desired: &mut Desired, cluster: &ClusterSeen, pools: &BTreeMap<FlavorName, PoolName>) {
     let mut held: BTreeMap<(&str, &PoolName, &ResourceName), i64> = BTreeMap::new();
     let current = current(desired);
     for one in running(cluster) {

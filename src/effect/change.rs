@@ -279,6 +279,6 @@ impl LedgerChange {
                 | Self::Renamed { .. }
                 | Self::Exchanged { .. }
                 | Self::ExchangeOver { .. }
-        )
+        ) || matches!(self, Self::Treated { treated, .. } if treated.is_report())
     }
 }

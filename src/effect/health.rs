@@ -18,6 +18,8 @@ const HEALS_WITHIN: SignedDuration = SignedDuration::from_mins(30);
 const STRAGGLING: &str = "Straggling";
 /// The rule that a missing admission is remembered by.
 pub const ADMIT_RULE: u32 = u32::MAX - 1;
+/// From here on a remedy is remembered by a rule of our own, such as a cut's: before it are those of policies.
+pub const OWN_RULES: u32 = u32::MAX - 3;
 
 /// A sick node and what to do about it.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,19 +27,68 @@ pub struct Sickness {
     pub remedy: Remedy,
     pub rule: u32,
     pub symptom: String,
-    /// The remedy was begun and is on its way: until when it may take to show.
+    /// The remedy was begun and is on its way: until when it may take to show. Of a report: when it was noted.
     pub begun: Option<Timestamp>,
 }
 
-/// What is wrong with a node by a policy; the harshest remedy of all rules that strike.
+/// What a node shows and people are only told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    pub rule: u32,
+    pub symptom: String,
+    pub since: Timestamp,
+    /// What comes when it shows it again within a week, where that is more than this rule's last word.
+    pub next: Option<Remedy>,
+    /// This occurrence is remembered.
+    pub is_noted: bool,
+}
+
+impl Report {
+    /// A rule that has no further rung climbs nowhere, so nothing has to be remembered for it.
+    pub fn has_to_be_noted(&self) -> bool {
+        self.next.is_some() && !self.is_noted
+    }
+}
+
+/// What is wrong with a node by a policy; the harshest remedy of all rules that strike. What is only reported is no reason
+/// to do anything: [`reports`] has it.
 pub fn sickness(policy: &HealthSpec, record: Option<&Slot>, node: &NodeSeen, now: Timestamp) -> Option<Sickness> {
-    let struck = policy.rules.iter().enumerate().filter_map(|(place, rule)| {
-        let rule_id = u32::try_from(place).unwrap_or(ADMIT_RULE - 1);
+    let struck = struck(policy, node, now).filter_map(|(id, rule, shown)| rung(now, record, rule, id, shown));
+    struck.filter(|sickness| sickness.remedy != Remedy::Report).max_by_key(|sickness| harshness(sickness.remedy))
+}
+
+/// What a node shows and a policy only reports, by its rules.
+pub fn reports(policy: &HealthSpec, record: Option<&Slot>, node: &NodeSeen, now: Timestamp) -> Vec<Report> {
+    let is_existing = record.is_some_and(|record| record.node.is_some());
+    let report = |(id, rule, shown): (u32, &Rule, Shown)| {
+        let since = shown.since;
+        let Sickness { remedy, symptom, begun, .. } = rung(now, record, rule, id, shown)?;
+        let is_noted = begun.is_some();
+        // The last rung is repeated for as long as it comes.
+        let place = treated(now, record, id).count() + usize::from(!is_noted);
+        let next = rule.then.get(place).map(|next| match next {
+            // Nobody here can boot or replace a machine that somebody else runs.
+            Remedy::Reboot | Remedy::Replace if is_existing => Remedy::Quarantine,
+            next => *next,
+        });
+        (remedy == Remedy::Report).then_some(Report { rule: id, symptom, since, next, is_noted })
+    };
+    struck(policy, node, now).filter_map(report).collect()
+}
+
+/// The rules that strike, with what they strike at.
+fn struck<'p>(policy: &'p HealthSpec, node: &NodeSeen, now: Timestamp) -> impl Iterator<Item = (u32, &'p Rule, Shown)> {
+    policy.rules.iter().enumerate().filter_map(move |(place, rule)| {
+        let id = u32::try_from(place).unwrap_or(OWN_RULES - 1);
         let shown = shows(node, rule)?;
-        let lasts = now.duration_since(shown.since) >= rule.r#for.signed();
-        lasts.then(|| rung(now, record, rule, rule_id, shown)).flatten()
-    });
-    struck.max_by_key(|sickness| harshness(sickness.remedy))
+        (now.duration_since(shown.since) >= rule.r#for.signed()).then_some((id, rule, shown))
+    })
+}
+
+/// What was done within a week because of a rule.
+fn treated(now: Timestamp, record: Option<&Slot>, rule: u32) -> impl Iterator<Item = &Treated> {
+    let all = record.into_iter().flat_map(|record| &record.remedies);
+    all.filter(move |one| one.rule == rule && now.duration_since(one.at) < WEEK)
 }
 
 fn harshness(remedy: Remedy) -> u8 {
@@ -109,12 +160,15 @@ fn holds_up(seen: &ConditionSeen, limit: &Straggler) -> Option<String> {
 /// The rung that this occurrence stands on: one further for each earlier one within a week.
 fn rung(now: Timestamp, record: Option<&Slot>, rule: &Rule, rule_id: u32, shown: Shown) -> Option<Sickness> {
     let Shown { since, symptom, verdict } = shown;
-    let done = || {
-        let all = record.into_iter().flat_map(|record| &record.remedies);
-        all.filter(|one| one.rule == rule_id && now.duration_since(one.at) < WEEK)
-    };
+    let done = || treated(now, record, rule_id);
     let last: Option<&Treated> = done().max_by_key(|one| one.at);
     if let Some(last) = last.filter(|last| last.at >= since) {
+        // Saying so heals nothing: it is the same occurrence for as long as it shows, unless the driver asks for more.
+        let so_far = done().count();
+        let says = rule.then.get(so_far.saturating_sub(1).min(rule.then.len().saturating_sub(1)));
+        if last.remedy == Remedy::Report && says == Some(&Remedy::Report) && asked(rule, verdict) < so_far {
+            return Some(Sickness { remedy: Remedy::Report, rule: rule_id, symptom, begun: Some(last.at) });
+        }
         if now.duration_since(last.at) < HEALS_WITHIN {
             let begun = last.at.checked_add(HEALS_WITHIN).ok();
             return Some(Sickness { remedy: last.remedy, rule: rule_id, symptom, begun });
@@ -145,3 +199,6 @@ fn asked(rule: &Rule, verdict: Option<Verdict>) -> usize {
     };
     rule.then.iter().position(helps).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use super::action::{LaunchRequest, PurchaseRequest, ReserveRequest};
 use super::change::LedgerChange;
 use super::effects::Effects;
 use super::exchange::Exchange;
+use super::health::OWN_RULES;
 use crate::fleet::policy::Remedy;
 use crate::fleet::standing::TideSpec;
 use crate::ids::{
@@ -198,6 +199,13 @@ pub struct Treated {
     /// In which boot of its machine the node was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootId>,
+}
+
+impl Treated {
+    /// Whether nothing was done but to say so, because a policy says so.
+    pub fn is_report(&self) -> bool {
+        self.remedy == Remedy::Report && self.rule < OWN_RULES
+    }
 }
 
 /// How much a snapshot had.

@@ -125,6 +125,7 @@ pub fn dress(
 
 /// The labels and taints that a slot's node should carry now, with the digest of all of it. A taint that has to wait is
 /// left out.
+/// One on which work looks for the name that the pool had goes on under that name.
 pub fn clothes(
     view: &View<'_>,
     pool: &PoolView<'_>,
@@ -135,7 +136,8 @@ pub fn clothes(
     let labels = objects.map(|objects| objects.labels.clone()).unwrap_or_default();
     let mut taints = objects.map(|objects| objects.taints.clone()).unwrap_or_default();
     taints.retain(|taint| seen.taints.contains(taint) || taints::waits(view, pool.name, node, taint).is_none());
-    nodes::clothes_of(view.standing, pool.name, labels, taints, slot.id.index, node.as_str())
+    let name = view.former.get(node).map_or(pool.name, |former| &former.pool);
+    nodes::clothes_of(view.standing, name, labels, taints, slot.id.index, node.as_str())
 }
 
 fn dressing(

@@ -13,7 +13,7 @@ use super::shrink::Shrink;
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
 use crate::effect::marks::{CORDON, HANDS_OFF, Mark};
-use crate::effect::{Action, CloudAction, ClusterAction, Fact, Freeze, Quarantine, Scope, Thing};
+use crate::effect::{Action, CloudAction, ClusterAction, Fact, Freeze, Quarantine, Scope, Slot, Thing};
 use crate::fleet::standing::{HealthSpec, TideSpec};
 use crate::ids::{Digest, NodeName, PoolName, StepId, TideName};
 use crate::mistakes::{Mistake, is_on};
@@ -385,7 +385,8 @@ struct OutForHealth {
 
 fn out_for_health(view: &View<'_>, pool: &PoolView<'_>) -> OutForHealth {
     let treated = pool.slots.iter().filter(|slot| slot.part.is_some() && slot.node.is_none());
-    let treated = treated.filter(|slot| slot.record.is_some_and(|record| record.lost && !record.remedies.is_empty()));
+    let was_treated = |record: &Slot| record.remedies.iter().any(|one| !one.is_report());
+    let treated = treated.filter(|slot| slot.record.is_some_and(|record| record.lost && was_treated(record)));
     let is_closed = |slot: &&SlotView<'_>| {
         let quarantine = slot.node.and_then(|(name, _)| view.input.ledger.head.quarantined.get(name));
         let marked = slot.mark.as_ref().is_some_and(|mark| mark.why == "quarantine" || mark.why == "reboot");

@@ -16,6 +16,7 @@ use super::types::{Drift, WaitingOn, pool_of};
 use super::view::{PoolView, SlotView, View};
 pub use crate::compile::cuts::is_never_cut;
 use crate::compile::{cuts, files, holds};
+use crate::effect::health::OWN_RULES;
 use crate::effect::marks::{GPU_COUNT, MIG_CONFIG, MIG_STATE, cut_order, is_starting};
 use crate::effect::{
     Action, Amount, ClusterAction, Effects, Fact, LaidOut, LedgerChange, Object, Treated, Verb, allocatable_is,
@@ -30,7 +31,7 @@ use crate::observed::{NodeSeen, ObjectKey};
 /// The rule that an order to mig-manager is remembered by: it belongs to no policy.
 pub const CUT_RULE: u32 = u32::MAX;
 /// The rule that an order is remembered by which was given before and came to nothing.
-const AGAIN_RULE: u32 = u32::MAX - 3;
+const AGAIN_RULE: u32 = OWN_RULES;
 /// How long mig-manager may take: five minutes for each of the pods that it pauses, and a reboot.
 pub const CUT_TAKES: SignedDuration = SignedDuration::from_mins(15);
 /// How long an order counts towards the ladder: a tide comes back only after hours.

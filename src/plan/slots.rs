@@ -68,6 +68,8 @@ pub fn plan(view: &View<'_>, overfull: &Overfull<'_>, chosen: &Chosen, kept: &Ke
             draft.note(thing(pool.name), text);
         }
         each(view, pool, &wishes, (&rollout, overfull), &mut shared, draft);
+        super::reported::say(view, pool, draft);
+        super::former::say(view, pool, draft);
         let courses = draft.courses.split_off(before);
         super::marks::after_rename(view, pool.name, courses, draft);
         super::marks::unwatched(view, &rollout.unwatched, draft);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::former::{self, AllFormer};
 use super::harm::Harm;
 use super::taints::{Against, against};
 use super::types::PlanInput;
@@ -44,6 +45,8 @@ pub struct View<'a> {
     pub strays: Vec<(SlotId, &'a InstanceId, &'a InstanceSeen)>,
     /// What the snapshot has and what the ledger knows of, where too much is missing to believe it.
     pub shrunk: Option<(Counts, Counts)>,
+    /// Nodes that keep the name that their pool had.
+    pub former: AllFormer<'a>,
 }
 
 #[derive(Debug)]
@@ -126,7 +129,8 @@ impl<'a> View<'a> {
         let shrunk = shrunk(input, &remembered);
         let exchanges = input.ledger.exchanges();
         let (now, harm, against) = (input.now, Harm::new(input), against(input));
-        Self { input, now, standing, fleet, harm, against, pools, exchanges, strays, shrunk }
+        let former = former::all(input, &harm);
+        Self { input, now, standing, fleet, harm, against, pools, exchanges, strays, shrunk, former }
     }
 
     /// An instance that says that it is in this slot, and of which nobody knows.

@@ -270,6 +270,7 @@ fn cure(view: &View<'_>, slot: &SlotView<'_>, sick: Sickness) -> Option<Wish> {
     let reason = Reason::Sick { remedy, symptom };
     let done = treated(view, remedy, rule);
     match remedy {
+        // People are told of it (`plan::reported`), whatever else the node needs.
         Remedy::Report => None,
         // Nobody here can boot or replace a machine that somebody else runs: it is kept out until a person returns it.
         Remedy::Reboot | Remedy::Replace if slot.is_existing() => {

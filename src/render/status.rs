@@ -17,11 +17,14 @@ use crate::fleet::quota::Supply;
 use crate::fleet::tide::Phase;
 use crate::observed::ReservationState;
 use crate::plan::anew::SAID;
-use crate::status::{PoolStatus, ReservationStatus, ShareStatus, Status, TideStatus, Verdict};
+use crate::plan::reported::climbs;
+use crate::status::{PoolStatus, ReportStatus, ReservationStatus, ShareStatus, Status, TideStatus, Verdict};
 use crate::units::Usd;
 
 /// What is told of a long list: the rest is counted.
 const LINES: usize = 8;
+
+const REPORTED: &str = "Reported by a HealthPolicy, and nothing is done about it";
 
 /// One screen. Ends with a line break.
 pub fn human(status: &Status, directory: &str, colour: bool) -> String {
@@ -35,6 +38,7 @@ pub fn human(status: &Status, directory: &str, colour: bool) -> String {
         page.tides().human(),
         page.stopped(),
         page.held(),
+        page.reported(),
         page.gaps(),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
@@ -350,6 +354,25 @@ impl Page<'_> {
         lines.extend(more(held.len(), LINES, "held").map(|text| format!("  {text}")));
         lines.push(self.ink.paint(DIM, &format!("  all of it: {}", words::command("plan", self.words.directory))));
         Some(lines.join("\n"))
+    }
+
+    fn reported(&self) -> Option<String> {
+        let reports = self.reports();
+        let mut lines = vec![self.ink.paint(BOLD, REPORTED)];
+        lines.extend(reports.iter().take(LINES).map(|(node, what)| format!("  {node}: {what}")));
+        lines.extend(more(reports.len(), LINES, "reported").map(|text| format!("  {text}")));
+        (!reports.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// Each node that is only reported, and what it shows.
+    fn reports(&self) -> Vec<(String, String)> {
+        let told = |one: &ReportStatus| {
+            let ReportStatus { node, pool, policy, symptom, since, next } = one;
+            let then = climbs(*next).map_or(String::new(), |then| format!("; {then}"));
+            let what = format!("{}, since {}, by HealthPolicy {policy}{then}", clean(symptom), self.words.near(*since));
+            (format!("{node} in pool/{pool}"), what)
+        };
+        self.status.reports.iter().map(told).collect()
     }
 
     fn gaps(&self) -> Option<String> {

@@ -19,6 +19,7 @@
 //! | I13 | so many nodes an hour are removed by choice, and not more | at the call |
 //! | I14 | hourly cost within its limit; an offer is bought once, and on record | at and after the call |
 //! | I15 | no panic | `campaign` |
+//! | I16 | a node keeps the labels that admitted work on it looks for | at the call |
 
 mod cloud;
 mod cluster;

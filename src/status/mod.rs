@@ -4,6 +4,7 @@ pub mod event;
 mod pools;
 pub mod progress;
 mod quotas;
+mod reported;
 #[cfg(test)]
 pub mod sample;
 #[allow(clippy::module_inception)]
@@ -12,4 +13,5 @@ mod written;
 
 pub use event::{Event, EventKind};
 pub use progress::{Progress, StepProgress, StepState, Tally};
+pub use reported::ReportStatus;
 pub use status::*;

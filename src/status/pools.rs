@@ -13,7 +13,7 @@ use crate::plan::anew::Unanswered;
 use crate::plan::view::LISTED_WITHIN;
 
 /// Nodes by the instance that they run on.
-type ByInstance<'a> = BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>;
+pub type ByInstance<'a> = BTreeMap<&'a InstanceId, (&'a NodeName, &'a NodeSeen)>;
 
 enum State {
     Ready,
@@ -26,9 +26,7 @@ enum State {
 }
 
 pub fn pools(input: &PlanInput) -> Vec<PoolStatus> {
-    let nodes = input.observed.cluster.nodes.seen();
-    let by_instance: ByInstance<'_> =
-        nodes.iter().filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node)))).collect();
+    let by_instance = by_instance(input);
     let pods = input.observed.cluster.pods.seen().iter().filter(|pod| pod.counts());
     let busy: BTreeSet<&NodeName> = pods.filter_map(|pod| pod.node.as_ref()).collect();
     input.target.pools.iter().map(|(name, target)| pool(input, name, target, &by_instance, &busy)).collect()
@@ -93,7 +91,12 @@ fn pool(
     status
 }
 
-fn node_of<'a>(
+pub fn by_instance(input: &PlanInput) -> ByInstance<'_> {
+    let nodes = input.observed.cluster.nodes.seen().iter();
+    nodes.filter_map(|(name, node)| Some((node.instance.as_ref()?, (name, node)))).collect()
+}
+
+pub fn node_of<'a>(
     input: &'a PlanInput,
     slot: &Slot,
     by_instance: &ByInstance<'a>,

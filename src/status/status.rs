@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use rust_decimal::Decimal;
 
+use super::reported::{self, ReportStatus};
 use super::{pools, quotas};
 use crate::effect::marks::HANDS_OFF;
 use crate::effect::{DrainOrder, Freeze, Outcome, Quarantine, Recall, Thing};
@@ -54,6 +55,8 @@ pub struct Status {
     pub drains: Vec<(NodeName, DrainOrder)>,
     /// Nodes with a person's word on them: nothing is done to them. With what the person wrote.
     pub hands_off: Vec<(NodeName, String)>,
+    /// Nodes that show what their HealthPolicy only reports.
+    pub reports: Vec<ReportStatus>,
     pub held: Vec<Held>,
     pub gaps: Vec<Gap>,
 }
@@ -203,6 +206,7 @@ impl Status {
             quarantines: head.quarantined.iter().map(|(node, why)| (node.clone(), why.clone())).collect(),
             drains: head.drains.iter().map(|(node, order)| (node.clone(), order.clone())).collect(),
             hands_off: hands_off(input),
+            reports: reported::reports(input),
             held: plan.held.clone(),
             gaps: distinct(input.observed.gaps()),
         };

@@ -22,6 +22,7 @@ spec:
   - {when: {xid: [48, 79]}, then: [quarantine]}
   - {when: {condition: {type: AcceleratedHardwareReady, status: \"False\"}}, then: [quarantine]}
   - {when: {straggler: {slowerThan: 1.25, windows: 3}}, then: [report]}
+  - {when: {condition: {type: FansReady, status: \"False\"}}, then: [report, quarantine]}
   limit: 25%
   admit: [{condition: GpuAcceptance, within: 20m}]
 ";
@@ -108,7 +109,27 @@ fn sick_nodes_are_taken_out_up_to_the_limit_with_their_gangs_moved_whole_and_com
         recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)";
     says(&plane, forgiven, "SysLogsXIDError", "True", verdict);
     says(&plane, forgiven, "Straggling", "True", "ratio=1.41 windows=4");
+    says(&plane, forgiven, "FansReady", "False", "a fan is slow");
+    let told = "its steps take 1.41 times as long as the others', 4 windows in a row. HealthPolicy sick only reports that, so \
+        nothing is done to the node";
+    let (code, plan) = run(&["plan"]);
+    let flat = plan.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(code == Some(0) && plan.contains("Good to know") && flat.contains(told), "{plan}");
+    assert!(flat.contains(&format!("pool/{NAME}: {forgiven} in {NAME}/")), "{plan}");
+    // What climbs is remembered once; then nothing is left to do, and people go on being told.
+    assert!(flat.contains("FansReady is False") && flat.contains("within a week it is quarantined"), "{plan}");
     assert_eq!(apply().0, Some(0), "nobody is taken out");
+    let (_, plan) = run(&["plan"]);
+    assert!(plan.contains("No changes") && plan.contains("FansReady is False"), "{plan}");
+    let (_, status) = run(&["status"]);
+    assert!(status.contains("Converged") && status.contains("Reported by a HealthPolicy"), "{status}");
+    let (_, status) = run(&["status", "--output", "json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let reports: Vec<_> = status["reports"].as_array().unwrap().iter().map(|one| one["node"].clone()).collect();
+    assert_eq!(reports, [json!(forgiven), json!(forgiven)]);
+    assert_eq!((&status["reports"][0]["next"], &status["reports"][1]["next"]), (&json!(null), &json!("quarantine")));
+    assert!(!is_closed(&plane, forgiven));
+    says(&plane, forgiven, "FansReady", "True", "");
     // An Xid under a gang: the whole of it moves, through its queue, and keeps its place.
     says(&plane, sick, "SysLogsXIDError", "True", "ErrorCode:79 PCI:0000:86:00 RecommendedAction: REPLACE_VM");
     apply();

@@ -18,6 +18,7 @@ mod owners;
 mod quotas;
 mod recommended;
 mod records;
+mod renames;
 mod scale;
 
 use super::*;

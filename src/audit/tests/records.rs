@@ -2,7 +2,9 @@
 
 use super::bench::*;
 use super::flows::*;
+use crate::effect::marks::Mark;
 use crate::effect::*;
+use crate::fleet::policy::{ConditionStatus, Remedy, Rule, Symptom};
 use crate::observed::*;
 use crate::plan::*;
 
@@ -190,4 +192,54 @@ fn a_node_is_watched_or_not_as_it_is_seen() {
     back(Some(now - jiff::SignedDuration::from_hours(1))).with(noted).breaks(LAW, "not seen in service again");
     back(None).with(noted).breaks(LAW, "is there");
     record(LedgerChange::Watched { node: "long-gone".into(), at: None }).passes();
+}
+
+/// A rule that reports first, and a node that shows what it looks for.
+fn reported(then: &[Remedy]) -> Bench {
+    let mut bench = Bench::settled(NOON);
+    let rule = Rule { when: Symptom::Xid(vec![31]), r#for: Default::default(), then: then.to_vec() };
+    bench.standing().health.get_mut("health").unwrap().rules = vec![rule];
+    let since = bench.input.now - jiff::SignedDuration::from_mins(10);
+    let seen = ConditionSeen::said("SysLogsXIDError", ConditionStatus::True, since, "Monitor", "ErrorCode:31");
+    bench.node("train", 3, |node| drop(node.conditions.insert("SysLogsXIDError".into(), seen)));
+    bench
+}
+
+fn told(mut bench: Bench) -> Bench {
+    let text = "train-3 in train/3: Xid 31, which is only reported".into();
+    bench.plan.notes.push(Note { on: pool("train"), text });
+    bench
+}
+
+fn noted(mut bench: Bench, index: u32, rule: u32) -> Bench {
+    let treated = Treated { at: bench.input.now, remedy: Remedy::Report, rule, boot: None };
+    let change = LedgerChange::Treated { slot: slot("train", index), treated };
+    bench.step(&format!("report {index}"), Action::Record(change), Reason::Bookkeeping, &[]);
+    bench
+}
+
+#[test]
+fn what_a_policy_only_reports_is_told_and_remembered_for_its_next_rung() {
+    const TOLD: &str = "what a policy reports is told";
+    let (only, ladder) = ([Remedy::Report], [Remedy::Report, Remedy::Quarantine]);
+    reported(&only).breaks(TOLD, "nobody hears that train-3 shows this: Xid 31");
+    told(reported(&only)).passes();
+    told(reported(&ladder)).breaks(TOLD, "nobody remembers it");
+    noted(told(reported(&ladder)), 3, 0).passes();
+    // What was never shown, or was noted before, would let the next occurrence skip a rung.
+    noted(told(noted(reported(&ladder), 3, 0)), 4, 0).breaks(TOLD, "train/4 shows nothing new");
+    let mut again = noted(told(reported(&ladder)), 3, 0);
+    let before = Treated { at: again.input.now, remedy: Remedy::Report, rule: 0, boot: None };
+    again.slot("train", 3).remedies.push(before);
+    again.breaks(TOLD, "train/3 shows nothing new");
+}
+
+#[test]
+fn nothing_is_done_to_a_node_that_is_only_reported() {
+    let mut bench = told(reported(&[Remedy::Report]));
+    let reason = Reason::Sick { remedy: Remedy::Report, symptom: "Xid 31".into() };
+    let mark = Mark::new(bench.input.now, "quarantine");
+    let cordon = Action::Cluster(ClusterAction::Cordon { node: node("train", 3), mark });
+    bench.step("cordon", cordon, reason, &[]);
+    bench.breaks_also("what a policy reports is told", "only to be reported");
 }

@@ -330,7 +330,8 @@ fn since(view: &View<'_>, slot: &SlotView<'_>, version: Version) -> Timestamp {
     let created = slot.node.map(|(_, node)| node.created);
     let ready = slot.node.and_then(|(_, node)| node.ready_since);
     let remedies = slot.record.into_iter().flat_map(|record| &record.remedies);
-    let remedies = remedies.filter(|one| version == Version::Cut || !is_order(one)).map(|one| one.at);
+    let remedies = remedies.filter(|one| (version == Version::Cut || !is_order(one)) && !one.is_report());
+    let remedies = remedies.map(|one| one.at);
     let returned = slot.node.and_then(|(name, _)| view.input.ledger.head.returned.get(name)).copied();
     launched.into_iter().chain(created).chain(ready).chain(remedies).chain(returned).max().unwrap_or(view.now)
 }

@@ -9,17 +9,18 @@ use serde::Serialize;
 use super::super::plan::words::Words;
 use super::{dollars, instant, sentence, state};
 use crate::effect::Scope;
+use crate::fleet::policy::Remedy;
 use crate::fleet::quota::Amount;
 use crate::fleet::tide;
 use crate::status::{self, Status};
 
 /// The second number grows when fields are added, the first when one changes its meaning or goes away.
-const FORMAT_VERSION: &str = "1.2";
+const FORMAT_VERSION: &str = "1.3";
 
 /// Whether a fleet is as git says, and what it waits for.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Tidewright status", rename = "Status")]
-struct Report {
+struct Root {
     /// The version of this format. Within one major version fields are only added: skip those you do not know.
     #[schemars(regex(pattern = r"^1\.[0-9]+$"))]
     format_version: &'static str,
@@ -69,6 +70,8 @@ struct Report {
     hands_off: Vec<String>,
     /// What is written there, by the node.
     hands_off_why: BTreeMap<String, String>,
+    /// Nodes that show what their HealthPolicy only reports: nothing is done about it.
+    reports: Vec<Report>,
     /// What is wanted and not done now.
     held: Vec<Held>,
     /// What could not be read.
@@ -293,6 +296,25 @@ struct Drain {
     reason: String,
 }
 
+/// What a node shows and its HealthPolicy only reports.
+#[derive(Serialize, JsonSchema)]
+struct Report {
+    /// The node.
+    node: String,
+    /// Its pool.
+    pool: String,
+    /// The HealthPolicy.
+    policy: String,
+    /// What it shows. For people: the wording may change at any time.
+    words: String,
+    /// Since when, in UTC.
+    #[schemars(extend("format" = "date-time"))]
+    since: String,
+    /// What is done when it shows it again within a week: a word of the policy's `then`. Absent: it is reported again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Remedy>,
+}
+
 /// Something that is wanted and not done.
 #[derive(Serialize, JsonSchema)]
 struct Held {
@@ -333,7 +355,7 @@ pub fn json(status: &Status, directory: &str) -> String {
         plan: None,
         hands_off: status.hands_off.clone(),
     };
-    let report = Report {
+    let report = Root {
         format_version: FORMAT_VERSION,
         fleet: status.fleet.to_string(),
         time_zone: status.time_zone.to_string(),
@@ -379,6 +401,7 @@ pub fn json(status: &Status, directory: &str) -> String {
             .collect(),
         hands_off: status.hands_off.iter().map(|(node, _)| node.to_string()).collect(),
         hands_off_why: status.hands_off.iter().map(|(node, why)| (node.to_string(), why.clone())).collect(),
+        reports: status.reports.iter().map(report).collect(),
         held: status.held.iter().map(|one| held(one, &words)).collect(),
         gaps: status.gaps.iter().map(|gap| Gap { what: gap.what.clone(), why: gap.why.clone() }).collect(),
     };
@@ -387,7 +410,7 @@ pub fn json(status: &Status, directory: &str) -> String {
 
 /// The JSON Schema (draft-07) of what [`json`] gives.
 pub fn json_schema() -> serde_json::Value {
-    SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<Report>().to_value()
+    SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<Root>().to_value()
 }
 
 fn pool(pool: &status::PoolStatus) -> Pool {
@@ -407,6 +430,17 @@ fn pool(pool: &status::PoolStatus) -> Pool {
         leaving: pool.leaving,
         spares: pool.spares,
         layouts: layouts.map(|(name, one)| (name.to_string(), Layout { wanted: one.wanted, cut: one.cut })).collect(),
+    }
+}
+
+fn report(one: &status::ReportStatus) -> Report {
+    Report {
+        node: one.node.to_string(),
+        pool: one.pool.to_string(),
+        policy: one.policy.to_string(),
+        words: one.symptom.clone(),
+        since: instant(one.since),
+        next: one.next,
     }
 }
 

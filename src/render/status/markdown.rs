@@ -2,7 +2,7 @@
 //!
 //! Long lists are cut short until all of it fits a comment, and what is left out is counted.
 
-use super::{Page, Rows, Said, more, sentence, verdict_name};
+use super::{Page, REPORTED, Rows, Said, more, sentence, verdict_name};
 use crate::render::comment::{self, BUDGET, bounded, cell, code, escaped, mark};
 use crate::render::plan::words::{command, short};
 use crate::status::Status;
@@ -33,12 +33,15 @@ impl Comment<'_> {
     fn text(&self) -> String {
         let Page { status, .. } = *self.page;
         let unmet = status.unmet.iter().map(|one| (format!("quota/{}", one.quota), one.why.as_str()));
+        let reports = self.page.reports();
+        let reports = reports.iter().map(|(node, what)| (node.clone(), what.as_str()));
         let gaps = status.gaps.iter().map(|gap| (gap.what.clone(), gap.why.as_str()));
         let parts = [
             Some(self.head()),
             self.stopped(),
             self.held(),
             self.list("Waits within its guarantee", unmet.collect(), "of these"),
+            self.list(REPORTED, reports.collect(), "reported"),
             self.list("Not read, so nothing is removed because of it", gaps.collect(), "not read"),
             self.table(&self.page.pools()),
             self.table(&self.page.reservations()),

@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::effect::{Freeze, Quarantine, Scope};
+use crate::fleet::policy::Remedy;
 use crate::observed::{Gap, Read};
 use crate::render::plan;
-use crate::status::sample;
+use crate::status::{ReportStatus, sample};
 
 #[test]
 fn a_fleet_as_git_says_fits_on_a_screen() {
@@ -34,6 +35,36 @@ fn a_fleet_as_git_says_fits_on_a_screen() {
     TIDE     PHASE  NEXT TURN     LENT  RETURNING
     nightly  high   low at 20:00     0          0
     ");
+}
+
+#[test]
+fn a_node_that_is_only_reported_is_named_everywhere() {
+    let mut status = Status::of(&sample::input(), &sample::empty_plan());
+    let report = |node: &str, next| ReportStatus {
+        node: node.into(),
+        pool: "train".into(),
+        policy: "watch".into(),
+        symptom: "Xid 31".into(),
+        since: status.at,
+        next,
+    };
+    status.reports = vec![report("train-0", None), report("train-1", Some(Remedy::Quarantine))];
+    let screen = human(&status, ".", false);
+    assert!(screen.contains("\n\nReported by a HealthPolicy, and nothing is done about it\n"), "{screen}");
+    assert!(screen.contains("\n  train-0 in pool/train: Xid 31, since 19:55, by HealthPolicy watch\n"), "{screen}");
+    assert!(screen.contains("watch; the next time within a week it is quarantined\n"), "{screen}");
+    let comment = markdown(&status, ".");
+    assert!(
+        comment.contains("**Reported by a HealthPolicy, and nothing is done about it**\n\n- train-0 in"),
+        "{comment}"
+    );
+    let value: Value = serde_json::from_str(&json(&status, ".")).unwrap();
+    assert_eq!(value["reports"][0]["words"], "Xid 31");
+    assert_eq!((&value["reports"][0]["next"], &value["reports"][1]["next"]), (&Value::Null, &"quarantine".into()));
+    let schema = jsonschema::draft7::new(&json_schema()).unwrap();
+    assert!(schema.is_valid(&value));
+    status.reports = (0..30).map(|node| report(&format!("train-{node}"), None)).collect();
+    assert!(human(&status, ".", false).contains("and 22 more reported"), "one screen");
 }
 
 /// A fleet in a night in which much is stopped, and much waits.

@@ -156,7 +156,8 @@ fn filled(scene: &Scene<'_>, pool: &PoolName) -> u32 {
 /// Something was done about the slot's health since its node was launched.
 fn was_treated(scene: &Scene<'_>, slot: &SlotId) -> bool {
     let Some(known) = scene.ledger.slot(slot) else { return false };
-    known.remedies.iter().any(|one| known.launched.is_none_or(|launched| one.at >= launched))
+    let mut done = known.remedies.iter().filter(|one| !one.is_report());
+    done.any(|one| known.launched.is_none_or(|launched| one.at >= launched))
 }
 
 fn pool_of(action: &CloudAction) -> Option<&PoolName> {

@@ -11,7 +11,7 @@ use crate::effect::ClusterAction;
 use crate::effect::desired::LaidOut;
 use crate::effect::marks::{CORDON, HANDS_OFF, MIG_CONFIG, MIG_STATE, Mark, PLUGIN_CONFIG, is_starting};
 use crate::ids::{NodeName, Uid};
-use crate::observed::{GangName, NodeSeen, ObjectKey, ObjectKind, READY};
+use crate::observed::{GangName, NodeSeen, ObjectKey, ObjectKind, PodSeen, READY};
 use crate::provider::sim::Deed;
 
 impl Watch {
@@ -47,6 +47,7 @@ impl Watch {
                     self.say(format!("I4: pods are deleted by force, and {node} does not end"));
                 }
             }
+            ClusterAction::Dress { node, labels, .. } => self.admitted_labels(scene, node, labels),
             ClusterAction::Apply(object) if object.key.kind == ObjectKind::ConfigMap => {
                 self.named_entries(scene, &object.key, &object.body);
             }
@@ -68,6 +69,27 @@ impl Watch {
             ClusterAction::Uncordon { node } => drop(self.cordoned.remove(node)),
             ClusterAction::Evict { force: false, .. } => self.disruption_budgets(scene),
             _ => {}
+        }
+    }
+
+    /// A pod that is made again looks for what its flavor says, and finds no node that lost it.
+    fn admitted_labels(&mut self, scene: &Scene<'_>, node: &NodeName, labels: &BTreeMap<String, Option<String>>) {
+        let on_it = |pod: &&PodSeen| pod.node.as_ref() == Some(node) && pod.counts() && pod.terminating.is_none();
+        for pod in scene.seen.pods.seen().iter().filter(on_it) {
+            let work = pod.workload.as_ref().and_then(|uid| scene.seen.workloads.seen().get(uid));
+            let flavors = work.filter(|one| one.reserved.is_some()).into_iter().flat_map(|one| one.flavors.values());
+            for flavor in flavors {
+                let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, flavor.as_str());
+                let found =
+                    scene.seen.objects.seen().get(&key).and_then(|found| found.body["spec"]["nodeLabels"].as_object());
+                let lost = |(key, value): &(&String, &Value)| {
+                    let is = scene.node(node).and_then(|seen| seen.labels.get(*key)).map(String::as_str);
+                    is == value.as_str() && labels.get(*key).is_some_and(|new| new.as_deref() != value.as_str())
+                };
+                if let Some((key, _)) = found.into_iter().flatten().find(lost) {
+                    self.say(format!("I16: {node} loses {key}, which {} looks for", pod.name));
+                }
+            }
         }
     }
 

@@ -367,3 +367,12 @@ fn i15_a_panic_is_a_failure_with_its_words() {
     let ran = crate::scenario::campaign::caught(|| panic!("one malformed annotation"));
     assert_eq!(ran.failed.as_deref(), Some("I15: a panic: one malformed annotation"));
 }
+
+#[test]
+fn i16_a_node_that_loses_what_work_on_it_looks_for_is_seen() {
+    let bench = world("submit gang vision 24\nadvance 10m\n");
+    let labels = BTreeMap::from([("tidewright.dev/pool".to_string(), Some("pretrain".to_string()))]);
+    let node = node(&bench, "train/1");
+    in_cluster(&bench, ClusterAction::Dress { node, labels, taints: Vec::new(), remove_taints: Vec::new() });
+    says(&bench, "I16: ");
+}

@@ -4,8 +4,10 @@ use super::*;
 use crate::effect::marks::STARTING_TAINT;
 use crate::effect::{Purchase, PurchaseRequest, Scope};
 use crate::fleet::launch::{Taint, TaintEffect};
+use crate::fleet::policy::{ConditionStatus, Remedy, Rule, Symptom};
+use crate::fleet::standing::HealthSpec;
 use crate::fleet::testing::at;
-use crate::observed::{Gap, InstanceState, Read};
+use crate::observed::{ConditionSeen, Gap, InstanceState, Read};
 use crate::status::sample;
 
 fn of(input: &PlanInput) -> Status {
@@ -232,4 +234,25 @@ fn capacity_that_has_not_begun_is_used_by_nobody() {
     input.observed.cloud.reservations = Read::new(all, input.now);
     let used: Vec<u32> = of(&input).reservations.iter().filter_map(|one| Some(one.seen.as_ref()?.used)).collect();
     assert!(!used.is_empty() && used.iter().all(|used| *used == 0), "{used:?}");
+}
+
+#[test]
+fn what_a_policy_only_reports_is_no_obstacle_and_is_told() {
+    let mut input = sample::input();
+    let standing = std::sync::Arc::make_mut(&mut input.target.standing);
+    let rules = vec![Rule { when: Symptom::Xid(vec![31]), r#for: Default::default(), then: vec![Remedy::Report] }];
+    let policy = HealthSpec { rules, limit: crate::units::Percent(10), admit: Vec::new() };
+    standing.health.insert("watch".into(), policy);
+    standing.pools.values_mut().for_each(|pool| pool.health = Some("watch".into()));
+    let since = input.now;
+    let seen = ConditionSeen::said("SysLogsXIDError", ConditionStatus::True, since, "", "ErrorCode:31");
+    sample::with_node(&mut input, "train-2", |node| drop(node.conditions.insert("SysLogsXIDError".into(), seen)));
+    let status = of(&input);
+    assert_eq!(status.verdict, Verdict::Converged);
+    let told: Vec<(&str, &str)> = status.reports.iter().map(|one| (one.node.as_str(), one.symptom.as_str())).collect();
+    assert_eq!(told, [("train-2", "Xid 31")]);
+    // One that a person keeps out of service is on another list.
+    let quarantine = Quarantine { by: "bo".into(), at: since, reason: "why".into() };
+    input.ledger.head.quarantined.insert("train-2".into(), quarantine);
+    assert_eq!(of(&input).reports, []);
 }
