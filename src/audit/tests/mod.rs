@@ -3,7 +3,6 @@
 mod admission;
 mod bench;
 mod budgets;
-mod clothes;
 mod drains;
 mod exchange;
 mod fabric;
