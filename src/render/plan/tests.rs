@@ -130,7 +130,7 @@ fn a_long_patch_is_cut_and_whole_for_whoever_asks() {
     plan.held[0].waiting_on = WaitingOn::OtherOwner { object, patch: patch.clone() };
     let text = plain(&input, &plan);
     assert!(text.lines().all(|line| line.chars().count() < 600), "{text}");
-    assert!(text.contains("11618 characters more (whole with --verbose, and with --output json)"), "{text}");
+    assert!(text.contains("11619 characters more (whole with --verbose, and with --output json)"), "{text}");
     assert!(human(&shown(&input, &plan), &Look { verbose: true, ..Look::default() }).contains(&patch));
 }
 
