@@ -2,7 +2,7 @@
 //!
 //! [`alone`], [`evictions`], [`answers`], [`versions`] and [`inside`] need the API server only: what controllers would
 //! write into a status, the tests write themselves. [`whole`], [`moves`], [`drains`], [`health`], [`gangs`], [`claims`],
-//! [`adoption`], [`tiers`], [`elastic`], [`machines`], [`ladder`], [`rights`], [`schedulers`], [`layouts`] and [`interruptions`] have
+//! [`adoption`], [`tiers`], [`elastic`], [`machines`], [`ladder`], [`rights`], [`schedulers`], [`profiles`], [`layouts`] and [`interruptions`] have
 //! Kueue, the scheduler and nodes; [`day`] and [`nodes`] have two hundred nodes with teams at work, [`foresight`] asks in
 //! many small cases whether Kueue does what our model of it says, [`both`] carries out scripts of the simulator, and
 //! [`joined`] has nodes of its instances. [`hurried`] is for those who would wait for minutes.
@@ -28,6 +28,7 @@ mod layouts;
 mod machines;
 mod moves;
 mod nodes;
+mod profiles;
 mod recorded;
 mod rights;
 mod schedulers;

@@ -173,6 +173,7 @@ scripts! {
     lend_cut_short_and_edited_comes_back
     lent_node_of_a_smaller_reservation_is_only_cut
     lent_nodes_are_updated_on_the_way
+    level_that_a_pool_lacks_is_told
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loan_of_a_night_ends_before_morning
@@ -328,6 +329,7 @@ scripts! {
     whoever_comes_back_is_not_sent_again
     whoever_comes_back_keeps_nobody_for_ever
     wide_gang_waits_for_who_is_kept_out
+    work_shares_the_level_that_is_preferred
     work_that_did_not_save_is_named
 }
 

@@ -7,20 +7,19 @@
 //! else's, after them (`plan::others`).
 //!
 //! The currency is on no node. A queue with such a flavor beside flavors that have a topology takes only work that says
-//! how it is placed. So a policy says for each Workload that says nothing what Kueue would have done with it anyhow: to
-//! be placed anywhere; and the same for its pods, because Kueue lets no others go to their nodes. Work that was there
-//! before the policy keeps a queue from the currency until it has ended: it could not start again.
+//! how it is placed. So a policy has all work say it ([`placed`]). Work that was there before the policy keeps a queue
+//! from the currency until it has ended: it could not start again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{gpus, holds, quantity, tiers};
+use super::{gpus, holds, placed, quantity};
 use crate::effect::{Object, Staged};
 use crate::fleet::Target;
 use crate::fleet::standing::{PoolSpec, QuotaSpec, Standing};
 use crate::fleet::worth;
-use crate::ids::{NamespacedName, QuotaName};
+use crate::ids::{NamespacedName, PoolName, QuotaName};
 use crate::observed::{ClusterSeen, ObjectKey, ObjectKind};
 use crate::queue::mode;
 use crate::queue::parse::quotas;
@@ -32,8 +31,6 @@ pub const CURRENCY: &str = "tidewright.dev/gpu-thousandths";
 pub const FLAVOR: &str = "tidewright-total";
 /// A million GPUs, as many as a total can say: no limit.
 pub const AMPLE: u64 = 1_000_000 * worth::WHOLE;
-/// As many sets of pods as a Workload may have.
-const MOST_POD_SETS: usize = 18;
 
 /// What of the snapshot decides whether queues have the currency.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -92,8 +89,9 @@ impl Covered {
         live(target).all(|(_, quota)| self.queues.contains(&quota.cluster_queue))
     }
 
-    fn is_bound(&self, quota: &QuotaName) -> bool {
-        self.policies.contains(&*policy_keys(quota)[1].name)
+    /// Whether work of a quota is told how it is placed, already.
+    pub fn is_bound(&self, quota: &QuotaName) -> bool {
+        self.policies.contains(&*placed::policy_keys(quota)[1].name)
     }
 
     /// Totals that wait for work from before.
@@ -132,22 +130,22 @@ pub fn live(target: &Target) -> impl Iterator<Item = (&QuotaName, &QuotaSpec)> {
 
 /// What a quota may use over all its pools together, in the currency.
 pub fn total(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> Option<u64> {
-    let pools: Vec<_> = pools(standing, name, quota).map(|pool| (pool.shape.gpus, holds::gpu(pool))).collect();
+    let pools: Vec<_> = pools(standing, name, quota).map(|(_, pool)| (pool.shape.gpus, holds::gpu(pool))).collect();
     worth::of_total(quota.total.as_ref()?, &pools)
 }
 
 /// The pools that a quota has a share of, or is lent some of.
-fn pools<'a>(
+pub fn pools<'a>(
     standing: &'a Standing,
     name: &'a QuotaName,
     quota: &'a QuotaSpec,
-) -> impl Iterator<Item = &'a PoolSpec> + use<'a> {
+) -> impl Iterator<Item = (&'a PoolName, &'a PoolSpec)> + use<'a> {
     let loans = standing.tides.values().flat_map(|tide| &tide.loans).filter(move |loan| loan.to == *name);
-    quota.pools.iter().chain(loans.map(|loan| &loan.pool)).filter_map(|pool| standing.pools.get(pool))
+    quota.pools.iter().chain(loans.map(|loan| &loan.pool)).filter_map(|pool| standing.pools.get_key_value(pool))
 }
 
-fn has_accelerators(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> bool {
-    pools(standing, name, quota).any(|pool| pool.shape.gpus > 0)
+pub fn has_accelerators(standing: &Standing, name: &QuotaName, quota: &QuotaSpec) -> bool {
+    pools(standing, name, quota).any(|(_, pool)| pool.shape.gpus > 0)
 }
 
 /// What one of each accelerator of the fleet is worth. Where two pools differ, the dearer: a total is never passed.
@@ -186,90 +184,4 @@ pub fn group(total: Option<u64>, has_cohort: bool) -> Value {
         quota["lendingLimit"] = "0".into();
     }
     json!({"coveredResources": [CURRENCY], "flavors": [{"name": FLAVOR, "resources": [quota]}]})
-}
-
-/// The binding and the policy of a quota: what is deleted first comes first.
-pub fn policy_keys(quota: &QuotaName) -> [ObjectKey; 2] {
-    let name = format!("tidewright-placed-{quota}");
-    [ObjectKind::MutatingAdmissionPolicyBinding, ObjectKind::MutatingAdmissionPolicy]
-        .map(|kind| ObjectKey::cluster(kind, &name))
-}
-
-/// For each quota what has its work say how it is placed, policies before bindings.
-pub fn policies(target: &Target, covered: &Covered) -> Vec<Object> {
-    if !covered.counts && !is_wanted(target) {
-        return Vec::new();
-    }
-    let both = live(target).flat_map(|(name, quota)| {
-        let [binding_key, policy_key] = policy_keys(name);
-        let selector = tiers::namespace_selector(quota);
-        let binding = json!({"policyName": &*policy_key.name, "matchResources": {"namespaceSelector": selector}});
-        let policy = Object::new(policy_key, json!({"spec": policy(quota)}));
-        [policy, Object::new(binding_key, json!({"spec": binding}))]
-    });
-    let mut both: Vec<Object> = both.collect();
-    both.sort_by_key(|object| object.key.kind);
-    both
-}
-
-fn policy(quota: &QuotaSpec) -> Value {
-    let queues: Vec<String> = quota.namespaces.iter().map(|(home, queue)| format!("'{home}/{queue}'")).collect();
-    let ours = format!(
-        "{IS_POD} || has(object.spec.queueName) && object.metadata.namespace + '/' + object.spec.queueName in [{}]",
-        queues.join(", ")
-    );
-    // Kueue lets nobody change the pods of work that holds quota.
-    let waits = format!(
-        "{IS_POD} || oldObject == null || !has(oldObject.status) || !has(oldObject.status.conditions) || \
-         !oldObject.status.conditions.exists(c, c.type == 'QuotaReserved' && c.status == 'True')"
-    );
-    let gated = format!(
-        "!({IS_POD}) || has(object.metadata.annotations) && has(object.spec.schedulingGates) && \
-         object.spec.schedulingGates.exists(gate, gate.name == 'kueue.x-k8s.io/topology') && \
-         !object.metadata.annotations.exists(key, key.startsWith('kueue.x-k8s.io/podset-') && key.endsWith('-topology') \
-         || key == 'kueue.x-k8s.io/podset-slice-required-topology-constraints')"
-    );
-    let rule = |group: &str, version: &str, operations: &[&str], resource: &str| json!({"apiGroups": [group], "apiVersions": [version], "operations": operations, "resources": [resource]});
-    let rules =
-        [rule("kueue.x-k8s.io", "v1beta2", &["CREATE", "UPDATE"], "workloads"), rule("", "v1", &["CREATE"], "pods")];
-    let conditions = [("ours", ours), ("waits", waits), ("gated", gated)];
-    let conditions = conditions.map(|(name, expression)| json!({"name": name, "expression": expression}));
-    let expression = format!("{IS_POD} ? [{POD_ANYWHERE}] : {}", anywhere());
-    json!({
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {"resourceRules": rules},
-        "matchConditions": conditions,
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
-    })
-}
-
-const IS_POD: &str = "request.resource.resource == 'pods'";
-
-/// Kueue writes this on the pods of work that said nothing, and opens the gate only of pods that carry a word of their
-/// place. Work that has it said for it is taken at its word, so its pods need it too.
-const POD_ANYWHERE: &str = "JSONPatch{op: 'add', value: 'true', \
-    path: '/metadata/annotations/kueue.x-k8s.io~1podset-unconstrained-topology'}";
-
-/// Says of every set of pods that says nothing that it may be placed anywhere.
-fn anywhere() -> String {
-    let says = [
-        "required",
-        "preferred",
-        "unconstrained",
-        "podSetSliceRequiredTopology",
-        "podSetSliceSize",
-        "podsetSliceRequiredTopologyConstraints",
-    ];
-    let request = "object.spec.podSets[i].topologyRequest";
-    let says: Vec<String> = says.iter().map(|field| format!("has({request}.{field})")).collect();
-    let places: Vec<String> = (0..MOST_POD_SETS).map(|place| place.to_string()).collect();
-    let path = "'/spec/podSets/' + string(i) + '/topologyRequest";
-    format!(
-        "[{}].filter(i, i < size(object.spec.podSets) && !(has({request}) && ({}))).map(i, has({request}) ? \
-         JSONPatch{{op: 'add', path: {path}/unconstrained', value: true}} : \
-         JSONPatch{{op: 'add', path: {path}', value: {{'unconstrained': true}}}})",
-        places.join(", "),
-        says.join(" || ")
-    )
 }

@@ -8,6 +8,7 @@ use crate::fleet::Target;
 use crate::fleet::launch::Taint;
 use crate::fleet::pool::Source;
 use crate::fleet::standing::{Level, PoolSpec, Standing};
+use crate::ids::LevelName;
 use crate::observed::{ObjectKey, ObjectKind};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -80,14 +81,24 @@ fn levels(standing: &Standing, pool: &PoolSpec) -> Vec<String> {
     levels
 }
 
-/// The labels of levels that pools ask to share.
+/// The labels of levels that pools ask to share, or that their work is to share.
 fn named(standing: &Standing) -> Vec<String> {
     let asked = standing.pools.values().filter_map(|pool| pool.placement.as_ref()?.together.as_ref());
-    let label = |level: &Level| match &standing.declared {
+    let preferred = standing.schedulers.values().filter_map(|profile| profile.prefer.as_ref());
+    asked.chain(preferred).filter_map(|asked| label_of(standing, asked)).collect()
+}
+
+fn label_of(standing: &Standing, name: &LevelName) -> Option<String> {
+    let level: &Level = standing.levels.iter().find(|level| level.name == *name)?;
+    match &standing.declared {
         Some(_) => Some(level.declared_label()),
         None => level.node_label.clone(),
-    };
-    asked.filter_map(|asked| label(standing.levels.iter().find(|level| level.name == *asked)?)).collect()
+    }
+}
+
+/// The label of a level, where the topology of a pool has it.
+pub fn label(standing: &Standing, pool: &PoolSpec, level: &LevelName) -> Option<String> {
+    label_of(standing, level).filter(|label| levels(standing, pool).contains(label))
 }
 
 /// Levels cannot be changed, so other levels are another Topology: its name holds what is in it.

@@ -2,7 +2,7 @@
 //!
 //! What an object looks like stands here and nowhere else: Kueue's queues, flavors and topologies in [`queues`],
 //! [`cohorts`], [`currency`], [`loans`], [`outside`], [`cuts`], [`staged`], [`renewed`] and [`flavors`], priority classes and admission
-//! policies in [`tiers`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's
+//! policies in [`tiers`], what work says of its place in [`placed`], the files of mig-manager and the device plugin in [`gpus`] and [`files`], a second scheduler's
 //! in [`scheduler`], what a node is launched with and carries in [`nodes`],
 //! which slots machines serve that nobody remembers in [`found`], what it is told as it starts in [`bootstrap`],
 //! and what others' objects have to say for ours to mean anything in [`others`]. Bodies are as the API server gives them
@@ -28,6 +28,7 @@ pub mod loans;
 pub mod nodes;
 pub mod others;
 pub mod outside;
+pub mod placed;
 pub mod quantity;
 pub mod queues;
 pub mod renewed;
@@ -92,7 +93,7 @@ pub fn compile_beside(target: &Target, Beside { outside, in_use, covered, owner 
     objects.extend(cohorts::objects(target, outside));
     objects.extend(queues::objects(target, outside, covered));
     objects.extend(tiers::policies(target));
-    objects.extend(currency::policies(target, covered));
+    objects.extend(placed::policies(target, covered));
     objects.splice(0..0, namespaces(&objects));
     let wanted: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
     let retired = retired(target).into_iter().filter(|key| !wanted.contains(key)).collect();
@@ -114,7 +115,7 @@ fn namespaces(objects: &[Object]) -> Vec<Object> {
 fn retired(target: &Target) -> Vec<ObjectKey> {
     let gone: Vec<_> = target.standing.quotas.iter().filter(|(_, quota)| quota.retire).collect();
     let policies =
-        |(name, _): &(&QuotaName, &QuotaSpec)| tiers::policy_keys(name).into_iter().chain(currency::policy_keys(name));
+        |(name, _): &(&QuotaName, &QuotaSpec)| tiers::policy_keys(name).into_iter().chain(placed::policy_keys(name));
     let mut keys: Vec<ObjectKey> = gone.iter().flat_map(policies).collect();
     keys.extend(gone.iter().flat_map(|(_, quota)| queues::keys(quota)));
     keys.extend(cohorts::left_by(gone.into_iter().map(|(_, quota)| quota)));

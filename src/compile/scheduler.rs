@@ -2,7 +2,11 @@
 //! the first one.
 //!
 //! Gangs and levels are not in it: kube-scheduler has no stable gangs, and a pod that Kueue placed by topology names
-//! its node already. Both are kept by the queues; what is left to the scheduler is how it fills nodes.
+//! its node already. Both are kept by the queues ([`others`](super::others), [`placed`](super::placed)); what is left to
+//! the scheduler is how it fills nodes.
+//!
+//! It is a whole file: started with it and nothing else, in a pod, the scheduler works. So it elects with a lease of its
+//! own. By default that would be the lease of the cluster's own scheduler, which is taken for ever.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +21,8 @@ use crate::ids::{ProfileName, ResourceName};
 use crate::observed::{ObjectKey, ObjectKind};
 
 const API: &str = "kubescheduler.config.k8s.io/v1";
+/// What everything of the second scheduler is called, as in `deploy/scheduler.yaml`.
+const NAME: &str = "tidewright-scheduler";
 /// Above the other scores together, which by default prefer to spread: they sum to 12.
 const FIT_WEIGHT: u32 = 20;
 
@@ -27,8 +33,14 @@ pub fn config_map(target: &Target) -> Option<Object> {
     if profiles.is_empty() {
         return None;
     }
-    let file = json!({"apiVersion": API, "kind": "KubeSchedulerConfiguration", "profiles": profiles});
-    let key = ObjectKey::namespaced(ObjectKind::ConfigMap, OUR_NAMESPACE, "tidewright-scheduler");
+    let election = json!({"leaderElect": true, "resourceName": NAME, "resourceNamespace": OUR_NAMESPACE});
+    let file = json!({
+        "apiVersion": API,
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": election,
+        "profiles": profiles,
+    });
+    let key = ObjectKey::namespaced(ObjectKind::ConfigMap, OUR_NAMESPACE, NAME);
     Some(Object::new(key, json!({"data": {"config.yaml": crate::effect::canonical(&file).to_string()}})))
 }
 

@@ -5,6 +5,7 @@ mod in_use;
 mod kueue;
 mod outside;
 mod parts;
+mod placed;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -109,6 +110,12 @@ fn the_demo_has_these_objects_at_every_hour() {
     ValidatingAdmissionPolicyBinding/tidewright-tiers-language
     ValidatingAdmissionPolicyBinding/tidewright-tiers-serving
     ValidatingAdmissionPolicyBinding/tidewright-tiers-vision
+    MutatingAdmissionPolicy/tidewright-placed-batch
+    MutatingAdmissionPolicy/tidewright-placed-language
+    MutatingAdmissionPolicy/tidewright-placed-vision
+    MutatingAdmissionPolicyBinding/tidewright-placed-batch
+    MutatingAdmissionPolicyBinding/tidewright-placed-language
+    MutatingAdmissionPolicyBinding/tidewright-placed-vision
     ");
 }
 

@@ -113,18 +113,20 @@ const CLASSES: [&str; 20] = [
     "spec.components[].template.spec.template.spec.priorityClassName",
 ];
 
+/// Classes that every cluster has. They stand above all that a tier can be, and anybody may name them.
+const ABOVE_ALL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+
 /// Kueue takes a job's priority from its label, and where there is none from the PriorityClass of its pods. So neither
-/// may name a tier that is not the quota's. No label at all is allowed, and so are classes that are no tiers. What an
+/// may name a tier that is not the quota's, nor a class that stands above all tiers. No label at all is allowed: such work
+/// is in no tier. Classes of the cluster's owner that are no tiers are allowed too. What an
 /// update finds it may keep: work that was admitted before a quota lost a tier still has to be suspended, resumed and
 /// deleted.
 fn validations(name: &QuotaName, quota: &QuotaSpec, others: &[&TierName]) -> Vec<Value> {
     let message = format!("the quota {name} allows the tiers {}", words(quota));
     let rule = |expression: String| json!({"expression": expression, "message": message, "reason": "Forbidden"});
-    let mut rules = vec![rule(label_rule(&list(quota.tiers.iter())))];
-    if !others.is_empty() {
-        let others = list(others.iter().copied());
-        rules.extend(CLASSES.iter().map(|path| rule(class_rule(path, &others))));
-    }
+    let mut rules = vec![rule(label_rule(&list(quota.tiers.iter().map(TierName::as_str))))];
+    let others = list(others.iter().map(|tier| tier.as_str()).chain(ABOVE_ALL));
+    rules.extend(CLASSES.iter().map(|path| rule(class_rule(path, &others))));
     rules
 }
 
@@ -163,7 +165,7 @@ fn names_none(object: &str, path: &[&str], tiers: &str, depth: usize) -> String 
     format!("!has({field}) || {inner}")
 }
 
-fn list<'a>(tiers: impl Iterator<Item = &'a TierName>) -> String {
+fn list<'a>(tiers: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = tiers.map(|tier| format!("'{tier}'")).collect();
     format!("[{}]", quoted.join(", "))
 }

@@ -177,7 +177,7 @@ pub struct QuotaSpec {
     pub namespaces: Vec<(String, String)>,
     /// From the top: `research/vision`.
     pub cohort: Option<String>,
-    /// The first is the default.
+    /// The first is what simulated work has that names none.
     pub tiers: Vec<TierName>,
     /// The pools of its shares as they are written: a queue prefers the first.
     pub pools: Vec<PoolName>,

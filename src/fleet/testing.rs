@@ -18,7 +18,15 @@ pub fn at(text: &str) -> Timestamp {
 /// The fleet that these documents describe, checked at an instant. Each begins with its kind; a Fleet document in this
 /// zone is added.
 pub fn fleet_in(zone: &str, now: &str, documents: &str) -> Fleet {
-    let (fleet, found) = check_in(zone, now, documents);
+    sound(check_in(zone, now, documents))
+}
+
+/// The same with a Fleet document of its own among them.
+pub fn fleet_of(now: &str, documents: &str) -> Fleet {
+    sound(check(now, documents))
+}
+
+fn sound((fleet, found): (Option<Fleet>, Vec<Diagnostic>)) -> Fleet {
     let wrong: Vec<&Diagnostic> = found.iter().filter(|diagnostic| diagnostic.is_error()).collect();
     fleet.unwrap_or_else(|| panic!("{wrong:#?}"))
 }
@@ -29,8 +37,12 @@ pub fn check_in(zone: &str, now: &str, documents: &str) -> (Option<Fleet>, Vec<D
         "kind: Fleet\nmetadata: {{name: test}}\nspec:\n  timeZone: {zone}\n  cloud: {{sim: {{}}}}\n  \
          kubernetes: {{sim: {{}}}}\n  limits: {{hourlyUsd: 10000, nodesRemovedPerHour: 4}}\n"
     );
+    check(now, &format!("{head}---\n{documents}"))
+}
+
+fn check(now: &str, documents: &str) -> (Option<Fleet>, Vec<Diagnostic>) {
     let documents = documents.split("---\n").filter(|text| !text.trim().is_empty());
-    let all: Vec<String> = [head.as_str()].into_iter().chain(documents).map(|text| format!("{API}{text}")).collect();
+    let all: Vec<String> = documents.map(|text| format!("{API}{text}")).collect();
     let mut loaded = load::Loaded::default();
     load::add_bytes(&mut loaded, "fleet.yaml", all.join("---\n").as_bytes());
     let (fleet, mut found) = manifest::lower(&loaded.manifests, &loaded.sources, at(now));

@@ -37,7 +37,9 @@ pub struct QuotaSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-tidewright-format" = "cohort"))]
     pub cohort: Option<String>,
-    /// The tiers that its work may ask for, enforced at admission. The first is the default.
+    /// The tiers that its work may ask for, enforced at admission. Work asks by the label `kueue.x-k8s.io/priority-class`
+    /// or by the PriorityClass of its pods; without either it is in no tier and has the priority 0. What `tidewright sim`
+    /// submits without a tier has the first.
     #[schemars(length(min = 1, max = 50))]
     pub tiers: Vec<TierName>,
     /// Its share of each pool, because a queue counts for each pool apart. A pool that is not named is not used.

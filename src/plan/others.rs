@@ -12,7 +12,7 @@ use super::steps::held;
 use super::types::{PlanInput, Reason, Step, WaitingOn};
 use crate::compile::currency::{self, CURRENCY, Covered};
 use crate::compile::others::{self, Rests, rests};
-use crate::compile::{GPU_OPERATOR, gpus};
+use crate::compile::{GPU_OPERATOR, gpus, placed};
 use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG, POOL};
 use crate::effect::{Action, ClusterAction, Thing};
 use crate::observed::{Gap, ObjectKey, ObjectKind};
@@ -32,6 +32,9 @@ pub fn plan(input: &PlanInput, draft: &mut Draft) {
     version(input, draft);
     kueue(input, &rests, draft);
     policies(input, &rests, draft);
+    for (quota, text) in placed::unheard(&input.target.standing) {
+        draft.note(Thing::Quota(quota.clone()), text);
+    }
 }
 
 /// What a course waits on whose cut nobody would carry out.

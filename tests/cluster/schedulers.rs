@@ -1,12 +1,14 @@
 //! What a SchedulerProfile says, with the real kube-scheduler: a second one is started with the very file that is
-//! compiled, and pods that name its profiles are packed or spread, against everything that its defaults prefer.
+//! compiled, as the user and with the rights that `deploy/scheduler.yaml` gives it, beside a first one that is elected as in
+//! every cluster. Pods that name its profiles are packed or spread, against everything that its defaults prefer.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tidewright::compile::compile;
 
-use super::super::controlplane::{Controlplane, GpuNodes, eventually, shared};
+use super::super::controlplane::{Controlplane, GpuNodes, Settings, eventually};
 use super::{namespace, target};
 
 const DOCUMENTS: &str = "kind: NodePool
@@ -38,13 +40,35 @@ metadata: {name: gpu-spread}
 spec: {score: spread, pools: [loose]}
 ";
 
-/// The profiles of the file that is written into the cluster.
-fn profiles() -> Value {
+/// The file that is written into the cluster.
+fn configuration() -> Value {
     let objects = compile(&target("schedulers", DOCUMENTS)).objects;
     let map = objects.iter().find(|object| &*object.key.name == "tidewright-scheduler").unwrap();
-    let file: Value = serde_json::from_str(map.body["data"]["config.yaml"].as_str().unwrap()).unwrap();
-    file["profiles"].clone()
+    serde_json::from_str(map.body["data"]["config.yaml"].as_str().unwrap()).unwrap()
 }
+
+/// Everything of the file that runs it but the Deployment, for which there are no machines here; and who it is.
+fn deployed(plane: &Controlplane) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/scheduler.yaml");
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+    plane.api.create(&namespace(OURS)).unwrap();
+    documents.iter().filter(|one| one["kind"] != "Deployment").for_each(|one| drop(plane.api.create(one).unwrap()));
+    let deployment = documents.iter().find(|one| one["kind"] == "Deployment").unwrap();
+    let path = format!("/apis/apps/v1/namespaces/{OURS}/deployments?dryRun=All&fieldValidation=Strict");
+    plane.api.post(&path, deployment).unwrap();
+    let pods = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pods["volumes"][0]["configMap"]["name"], NAME, "the file that is compiled");
+    plane.service_account(OURS, pods["serviceAccountName"].as_str().unwrap())
+}
+
+/// Who holds a lease.
+fn holder(plane: &Controlplane, namespace: &str, lease: &str) -> Option<String> {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}");
+    Some(plane.api.get(&path).ok()?["spec"]["holderIdentity"].as_str()?.to_owned())
+}
+
+const OURS: &str = "tidewright-system";
+const NAME: &str = "tidewright-scheduler";
 
 /// What a slice of a GPU is called.
 const SLICE: &str = "nvidia.com/mig-1g.10gb";
@@ -78,7 +102,8 @@ fn bound(plane: &Controlplane, name: &str, count: usize) -> BTreeMap<String, usi
 
 #[test]
 fn packed_pods_fill_nodes_and_spread_ones_do_not() {
-    let Some(plane) = shared() else { return };
+    let Some(plane) = Controlplane::start(Settings::with_election()) else { return };
+    let first = eventually("the first scheduler is elected", 60, || holder(&plane, "kube-system", "kube-scheduler"));
     plane.api.create(&namespace("scores")).unwrap();
     for rack in ["packed", "loose", "default", "sliced"] {
         plane.add_nodes(&GpuNodes::new(rack, 4).label("rack", rack));
@@ -94,7 +119,8 @@ fn packed_pods_fill_nodes_and_spread_ones_do_not() {
         .create(&json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "api", "namespace": "scores"},
         "spec": {"selector": {"app": "pack"}, "ports": [{"port": 80}]}}))
         .unwrap();
-    plane.start_scheduler("second", &profiles());
+    let user = deployed(&plane);
+    plane.start_scheduler("second", &user, configuration());
 
     // What the first scheduler does with the same pods: none of four nodes is full.
     plane.api.create(&replicas("plain", "", "default", 16)).unwrap();
@@ -132,5 +158,14 @@ fn packed_pods_fill_nodes_and_spread_ones_do_not() {
             conditions.iter().any(|one| one["reason"] == "Unschedulable").then_some(())
         });
     }
-    plane.stop("second");
+    // Each has a lease of its own, so that of two replicas of the second one works.
+    assert_eq!(holder(&plane, "kube-system", "kube-scheduler"), Some(first.clone()));
+    assert!(holder(&plane, OURS, NAME).is_some_and(|second| second != first));
+    let second = format!("system:serviceaccount:{OURS}:{NAME}");
+    let refused = plane.audit(&second).into_iter().filter(|event| {
+        event["user"]["username"] == second.as_str()
+            && event["annotations"]["authorization.k8s.io/decision"] == "forbid"
+    });
+    let refused: Vec<String> = refused.map(|event| format!("{} {}", event["verb"], event["requestURI"])).collect();
+    assert_eq!(refused, [""; 0], "rights that are missing");
 }

@@ -206,7 +206,9 @@ fn programs_are_restarted_one_by_one_and_the_rest_goes_on() {
     plane.restart_kueue(&kueue::fair_sharing());
     eventually("Kueue tells the share of a borrower", 60, || share().filter(|share| *share > 0));
 
-    plane.start_scheduler("packer", &json!([{"schedulerName": "packer"}]));
+    let packer = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": false}, "profiles": [{"schedulerName": "packer"}]});
+    plane.start_scheduler("packer", &plane.kubeconfig, packer);
     let mut job = gang("restart", "after", "restart-batch", 1, 8);
     job["spec"]["template"]["spec"]["schedulerName"] = json!("packer");
     plane.stop("kube-scheduler");

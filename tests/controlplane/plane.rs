@@ -46,6 +46,12 @@ impl Settings {
         Settings { arguments, ..Settings::default() }
     }
 
+    /// The scheduler is elected, as it is in a real cluster, and Kueue is not there.
+    pub fn with_election() -> Settings {
+        let arguments = [("kube-scheduler", vec!["--leader-elect=true".to_owned()])].into();
+        Settings { kueue: None, arguments, ..Settings::default() }
+    }
+
     pub fn api_server_alone() -> Settings {
         Settings { running: false, kueue: None, arguments: BTreeMap::new() }
     }
@@ -236,20 +242,15 @@ impl Controlplane {
         self.wait_for("kueue", &format!("http://127.0.0.1:{}/readyz", self.ports.kueue));
     }
 
-    /// One more kube-scheduler, beside the default one. Returns when it answers.
-    pub fn start_scheduler(&self, name: &str, profiles: &Value) {
-        let kubeconfig = users::component_kubeconfig(&self.directory, "kube-scheduler");
+    /// One more kube-scheduler, beside the default one, with a file of its own and as the user of this kubeconfig, which
+    /// in a pod would be where Kubernetes puts it. Returns when it answers.
+    pub fn start_scheduler(&self, name: &str, kubeconfig: &Path, mut configuration: Value) {
+        configuration["clientConnection"]["kubeconfig"] = json!(kubeconfig);
         let file = format!("{name}.yaml");
-        self.write(
-            &file,
-            &json!({
-                "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-                "clientConnection": {"kubeconfig": kubeconfig}, "leaderElection": {"leaderElect": false},
-                "profiles": profiles,
-            }),
-        );
+        self.write(&file, &configuration);
         let port = free_port();
-        let mut arguments = self.scheduler(port);
+        // What is said here would win against the file.
+        let mut arguments = self.serving(port);
         arguments.push(format!("--config={}", self.directory.join(file).display()));
         self.programs().insert(name.to_owned(), self.program(name, "kube-scheduler", arguments));
         self.wait_for(name, &format!("https://127.0.0.1:{port}/readyz"));

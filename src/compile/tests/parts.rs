@@ -199,7 +199,14 @@ fn work_may_ask_for_the_tiers_of_its_quota_and_no_others() {
     let job = |labels: Value, class: &str| json!({"metadata": {"labels": labels}, "spec": {"template": {"spec": {"priorityClassName": class}}}});
     let tier = |name: &str| json!({"kueue.x-k8s.io/priority-class": name});
     assert!(admits(job(tier("low"), "low")));
-    assert!(admits(job(json!({"other": "high"}), "system-node-critical")), "no label, and a class that is no tier");
+    assert!(admits(job(json!({"other": "high"}), "somebodys")), "no label, and a class that is no tier");
+    for above_all in ["system-node-critical", "system-cluster-critical"] {
+        assert!(!admits(job(json!({}), above_all)), "{above_all} would stand above every tier");
+        assert!(
+            !admits(job(tier("low"), above_all)),
+            "{above_all}: the scheduler believes the pods, whatever the label"
+        );
+    }
     assert!(admits(json!({"metadata": {}, "spec": {}})));
     assert!(admits(json!({"metadata": {}, "spec": {"template": {"metadata": {}}}})));
     assert!(!admits(job(tier("high"), "low")));
@@ -264,6 +271,10 @@ fn a_scheduler_packs_or_spreads() {
             format!("kind: SchedulerProfile\nmetadata: {{name: mine}}\nspec: {{score: {score}, pools: [train]}}\n");
         let file = file(&with_pool(&text), "ConfigMap/tidewright-system/tidewright-scheduler", "config.yaml");
         assert_eq!(file["profiles"][0]["schedulerName"], "mine");
+        // By default it would wait for ever for the lease of the cluster's own scheduler.
+        let lease =
+            json!({"leaderElect": true, "resourceName": "tidewright-scheduler", "resourceNamespace": OUR_NAMESPACE});
+        assert_eq!(file["leaderElection"], lease);
         file["profiles"][0]["pluginConfig"][0]["args"]["scoringStrategy"]["type"].as_str().map(String::from)
     };
     assert_eq!(profile("pack").as_deref(), Some("MostAllocated"));

@@ -14,7 +14,7 @@ use crate::effect::marks::{ASKED, Mark, SUSPENDED};
 use crate::ids::{ClusterQueueName, NamespacedName, NodeName, ResourceName, TierName, Uid, WorkloadUid};
 use crate::observed::{ObjectKey, ObjectKind, PodPhase};
 use crate::provider::{Class, ProviderError};
-use crate::queue::Assignment;
+use crate::queue::{Assignment, TopologyRequest};
 
 /// Kueue sees a change of `spec.active`.
 const SEEN: SignedDuration = SignedDuration::from_millis(50);
@@ -132,11 +132,17 @@ impl Gang {
 
 impl ClusterState {
     /// Somebody submits a job; its Workload's UID.
-    pub fn submit_gang(&mut self, now: Timestamp, spec: GangSpec) -> Result<WorkloadUid, ProviderError> {
+    pub fn submit_gang(&mut self, now: Timestamp, mut spec: GangSpec) -> Result<WorkloadUid, ProviderError> {
         self.tick(now);
         self.claim_app(&spec.name)?;
         let (uid, job) = (WorkloadUid::from(self.uid()), self.uid().into());
-        let placed = spec.required_level.is_some() || spec.preferred_level.is_some() || self.has_placed(&spec);
+        let says = spec.required_level.is_some() || spec.preferred_level.is_some();
+        let word = if says { None } else { self.word_for(&spec) };
+        let placed = says || word.is_some();
+        // It is on the Workload from now on, whatever the policy says later.
+        if let Some(TopologyRequest::Preferred(level)) = word {
+            spec.preferred_level = Some(level);
+        }
         let gang = Gang {
             spec,
             job,

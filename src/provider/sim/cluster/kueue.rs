@@ -217,8 +217,8 @@ impl ClusterState {
         }
     }
 
-    /// Whether a policy has a job's Workload say that it is placed anywhere.
-    pub(super) fn has_placed(&self, spec: &GangSpec) -> bool {
+    /// What a policy has a job's Workload say of its place, where the job says nothing: a level, or anywhere.
+    pub(super) fn word_for(&self, spec: &GangSpec) -> Option<TopologyRequest> {
         let queue = format!("'{}/{}'", spec.name.namespace, spec.queue);
         let names = |spec: &Value| {
             let conditions = spec["matchConditions"].as_array().into_iter().flatten();
@@ -229,7 +229,10 @@ impl ClusterState {
             bindings.any(|(_, spec, deleting)| !deleting && spec["policyName"] == policy)
         };
         let mut policies = self.of_kind(ObjectKind::MutatingAdmissionPolicy);
-        policies.any(|(name, spec, deleting)| !deleting && names(spec) && is_bound(name))
+        let (_, spec, _) = policies.find(|(name, spec, deleting)| !deleting && names(spec) && is_bound(name))?;
+        let patch = spec["mutations"][0]["jsonPatch"]["expression"].as_str().unwrap_or_default();
+        let level = patch.split_once("/preferred', value: '").and_then(|(_, rest)| rest.split_once('\''));
+        Some(level.map_or(TopologyRequest::Unconstrained, |(level, _)| TopologyRequest::Preferred(level.into())))
     }
 
     /// Whether a ClusterQueue takes workloads of a namespace. No selector means none.

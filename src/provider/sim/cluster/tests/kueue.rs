@@ -340,3 +340,45 @@ fn a_gang_whose_pods_never_get_ready_queues_again_behind_the_others() {
     bench.advance(120);
     assert!(admitted(&bench, &second) && !admitted(&bench, &uid));
 }
+
+/// What stands of one of the policies of `compile::placed` in the eyes of a gang.
+fn write_policy(bench: &mut Bench, said: &str) {
+    let ours = json!({"name": "ours", "expression": "object.metadata.namespace + '/' + object.spec.queueName in ['vision/main']"});
+    let patch = format!("JSONPatch{{op: 'add', path: '/spec/podSets/' + string(i) + '/topologyRequest/{said}}}");
+    let mutations = json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]);
+    let spec = json!({"matchConditions": [ours], "mutations": mutations});
+    bench.write("MutatingAdmissionPolicy/placed", json!({"spec": spec}));
+    bench.write("MutatingAdmissionPolicyBinding/placed", json!({"spec": {"policyName": "placed"}}));
+}
+
+#[test]
+fn a_policy_has_gangs_that_say_nothing_of_their_place_stand_together() {
+    let racks = |bench: &Bench, uid: &WorkloadUid| {
+        let nodes = bench.workload(uid).nodes;
+        assert_eq!(nodes.len(), 2);
+        let racks = nodes.keys().map(|node| bench.node(node.as_str()).labels["rack"].clone());
+        racks.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    // Two in a rack, and one of the first is taken.
+    let mut bench = Bench::with_queue(4, 32);
+    bench.gang("vision/filler", 1);
+    bench.advance(5);
+    let plain = bench.gang("vision/plain", 2);
+    bench.advance(5);
+    assert_eq!(racks(&bench, &plain), 2, "the smallest holes are filled");
+    bench.state.finish(bench.now, &named("vision/plain")).unwrap();
+    write_policy(&mut bench, "preferred', value: 'rack'");
+    let near = bench.gang("vision/near", 2);
+    bench.advance(60);
+    assert_eq!(racks(&bench, &near), 1);
+    let seen = bench.workload(&near);
+    assert_eq!((seen.preferred_level.as_deref(), seen.placed), (Some("rack"), true));
+    bench.state.finish(bench.now, &named("vision/near")).unwrap();
+    // A policy that knows of no level says anywhere, and who says a level is taken at its word.
+    write_policy(&mut bench, "unconstrained', value: true");
+    let anywhere = bench.gang("vision/anywhere", 2);
+    bench.advance(60);
+    assert_eq!(racks(&bench, &anywhere), 2);
+    let seen = bench.workload(&anywhere);
+    assert_eq!((seen.preferred_level, seen.placed), (None, true));
+}
