@@ -205,12 +205,16 @@ fn groups_are_legal(name: &str, object: &Object, has_parent: bool, flavors: &BTr
 fn named_by(object: &Object) -> Vec<ObjectKey> {
     let spec = &object.body["spec"];
     let one = |kind, field: &str| spec[field].as_str().map(|name| ObjectKey::cluster(kind, name));
+    let policy = match object.key.kind {
+        ObjectKind::MutatingAdmissionPolicyBinding => ObjectKind::MutatingAdmissionPolicy,
+        _ => ObjectKind::ValidatingAdmissionPolicy,
+    };
     let mut named: Vec<ObjectKey> = [
         one(ObjectKind::Topology, "topologyName"),
         one(ObjectKind::Cohort, "parentName"),
         one(ObjectKind::Cohort, "cohortName"),
         one(ObjectKind::ClusterQueue, "clusterQueue"),
-        one(ObjectKind::ValidatingAdmissionPolicy, "policyName"),
+        one(policy, "policyName"),
     ]
     .into_iter()
     .flatten()
