@@ -96,3 +96,40 @@ fn bare(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, node: &NodeNa
     let (labels, _) = clothes_of(view.standing, pool.name, BTreeMap::new(), Vec::new(), slot.id.index, node.as_str());
     labels.get(DRESSED).cloned().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::launch::TaintEffect;
+    use crate::fleet::testing::at;
+
+    fn taint(value: &str) -> Taint {
+        Taint { key: "team".into(), value: Some(value.into()), effect: TaintEffect::NoSchedule }
+    }
+
+    #[test]
+    fn only_what_is_still_as_we_put_it_on_comes_off() {
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let seen = NodeSeen {
+            uid: "n".into(),
+            instance: None,
+            labels: [label("team", "vision"), label("floor", "3"), label("rack", "a"), label("kept", "1")].into(),
+            annotations: BTreeMap::new(),
+            taints: vec![taint("vision"), taint("theirs")],
+            unschedulable: false,
+            ready: true,
+            unready_since: None,
+            ready_since: None,
+            allocatable: BTreeMap::new(),
+            conditions: BTreeMap::new(),
+            created: at("2026-03-02T08:00Z"),
+            boot: None,
+            moved_by: BTreeMap::new(),
+        };
+        // Somebody moved the floor, nobody of us wrote the rack, and one label is wanted still.
+        let labels = [label("team", "vision"), label("floor", "2"), label("kept", "1"), label("gone", "1")].into();
+        let worn = Worn { labels, taints: vec![taint("vision"), taint("gone")] };
+        let off = off(&worn, &seen, |key| key == "kept", |_| false);
+        assert_eq!(off, Worn { labels: [label("team", "vision")].into(), taints: vec![taint("vision")] });
+    }
+}

@@ -3,6 +3,7 @@
 mod admission;
 mod bench;
 mod budgets;
+mod clothes;
 mod drains;
 mod exchange;
 mod fabric;

@@ -3,9 +3,10 @@
 use super::super::staged::stage;
 use super::*;
 use crate::effect::marks::POOL;
+use crate::fleet::launch::TaintEffect;
 use crate::fleet::testing::at;
 use crate::ids::Digest;
-use crate::observed::Read;
+use crate::observed::{NodeSeen, Read};
 
 fn key(text: &str) -> ObjectKey {
     text.parse().unwrap()
@@ -122,4 +123,67 @@ fn nothing_is_over_while_nobody_knows_what_runs() {
     let gap = crate::observed::Gap { what: "list workloads".into(), why: "no".into() };
     cluster.workloads = Read::with_gap(BTreeMap::new(), at("2026-03-01T12:00Z"), gap);
     assert_eq!(wanted(&cluster).retired, []);
+}
+
+/// The pool's flavor with these taints tolerated, by key.
+fn tolerating(keys: &[&str]) -> Value {
+    let mut body = flavor("a");
+    let one = |key: &&str| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
+    if !keys.is_empty() {
+        body["spec"]["tolerations"] = keys.iter().map(one).collect();
+    }
+    body
+}
+
+/// What becomes of the pool's flavor in a cluster where it tolerates something else.
+fn renewed(is: &[&str], wanted: &[&str], carried: &[&str]) -> Desired {
+    let mut objects = old();
+    objects[1].1 = tolerating(is);
+    let mut cluster = there(&objects);
+    let taints = carried.iter().map(|key| Taint { key: (*key).into(), value: None, effect: TaintEffect::NoSchedule });
+    let now = at("2026-03-01T12:00Z");
+    let node = NodeSeen {
+        uid: "n-0".into(),
+        instance: None,
+        labels: [(POOL.into(), "train".into())].into(),
+        annotations: BTreeMap::new(),
+        taints: taints.collect(),
+        unschedulable: false,
+        ready: true,
+        unready_since: None,
+        ready_since: None,
+        allocatable: BTreeMap::new(),
+        conditions: BTreeMap::new(),
+        created: now,
+        boot: None,
+        moved_by: BTreeMap::new(),
+    };
+    cluster.nodes = Read::new([("n-0".into(), node)].into(), now);
+    let objects = [old()[0].clone(), ("ResourceFlavor/train", tolerating(wanted)), old()[2].clone()];
+    let objects = objects.into_iter().map(|(name, body)| Object::new(key(name), body)).collect();
+    let mut desired = Desired { objects, ..Desired::default() };
+    stage(&mut desired, &cluster);
+    desired
+}
+
+#[test]
+fn other_tolerations_are_another_flavor_beside_the_old_one() {
+    let flavors = |desired: &Desired| names(desired, ObjectKind::ResourceFlavor).len();
+    assert_eq!(flavors(&renewed(&[], &["gpu"], &[])), 2);
+    assert_eq!(flavors(&renewed(&["gpu"], &[], &[])), 2);
+    assert_eq!(flavors(&renewed(&["gpu"], &["gpu"], &["gpu"])), 1);
+    // In another order they are the same.
+    let turned = renewed(&["gpu", "team"], &["team", "gpu"], &[]);
+    assert_eq!(names(&turned, ObjectKind::ResourceFlavor), ["train"]);
+    let body = &turned.objects.iter().find(|one| one.key.kind == ObjectKind::ResourceFlavor).unwrap().body;
+    assert_eq!(*body, crate::effect::canonical(&tolerating(&["gpu", "team"])));
+}
+
+#[test]
+fn work_tolerates_a_taint_until_it_is_gone_from_the_nodes() {
+    let still = renewed(&["gpu"], &[], &["gpu"]);
+    assert_eq!(names(&still, ObjectKind::ResourceFlavor), ["train"]);
+    let [staged] = &still.staged[..] else { panic!("{:?}", still.staged) };
+    assert_eq!(staged.wanted, "ResourceFlavor train without the toleration of gpu");
+    assert_eq!(staged.carried, ["n-0".into()]);
 }
