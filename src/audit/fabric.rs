@@ -155,6 +155,9 @@ pub fn required_launches(case: &Case<'_>, found: &mut Found) {
         let pool = &request.slot.pool;
         let Some((_, level)) = placement(case, pool).filter(|(placement, _)| placement.required) else { continue };
         let deep = layers_down_to(case, level);
+        if let Some(gap) = &case.seen().cloud.unplaced {
+            found.step(REQUIRED, &step.id, format!("nobody knows where it would stand: {} was not read", gap.what));
+        }
         let host = request.host.as_ref().and_then(|name| case.seen().cloud.hosts.get(name));
         let reserved = request.reservation.as_ref().and_then(|id| case.reservation(id));
         let network = host.map(|host| &host.network).or(reserved.map(|seen| &seen.network));
