@@ -258,8 +258,9 @@ def test_the_other_services_understand_a_parameter_or_refuse_it_by_name(server):
 
 def test_a_queue_waits_and_tells_what_is_asked_of_a_message(server):
     queue = f"{server.url}/111122223333/notices"
-    while server.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, VisibilityTimeout=600).get("Messages"):
-        pass
+    while messages := server.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+        for message in messages:
+            server.sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
     start = time.monotonic()
     check("Messages" not in server.sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1), "there is one")
     check(time.monotonic() - start > 0.9, "it did not wait")
@@ -275,6 +276,8 @@ def test_a_queue_waits_and_tells_what_is_asked_of_a_message(server):
     check(attributes(MessageSystemAttributeNames=["SentTimestamp"]) == ["SentTimestamp"], "not the one")
     refused("InvalidAttributeName", server.sqs.receive_message, QueueUrl=queue, AttributeNames=["SenderId"])
     refused("InvalidParameterValue", server.sqs.receive_message, QueueUrl=queue, WaitTimeSeconds=21)
+    last = server.sqs.receive_message(QueueUrl=queue)["Messages"][0]
+    server.sqs.delete_message(QueueUrl=queue, ReceiptHandle=last["ReceiptHandle"])
 
 
 def test_an_instance_lives_and_is_forgotten(server):
@@ -737,7 +740,8 @@ InstanceMarketOptions.MarketType InstanceMarketOptions.SpotOptions.InstanceInter
 InstanceMarketOptions.SpotOptions.MaxPrice InstanceMarketOptions.SpotOptions.SpotInstanceType InstanceType KeyName
 MetadataOptions.HttpEndpoint MetadataOptions.HttpPutResponseHopLimit MetadataOptions.HttpTokens
 MetadataOptions.InstanceMetadataTags Monitoring.Enabled
-NetworkInterfaces.DeleteOnTermination NetworkInterfaces.DeviceIndex NetworkInterfaces.Groups NetworkInterfaces.InterfaceType NetworkInterfaces.NetworkCardIndex
+NetworkInterfaces.DeleteOnTermination NetworkInterfaces.DeviceIndex NetworkInterfaces.Groups
+NetworkInterfaces.InterfaceType NetworkInterfaces.NetworkCardIndex
 NetworkInterfaces.SubnetId Placement.AvailabilityZone Placement.GroupId Placement.GroupName Placement.Tenancy
 SecurityGroupIds TagSpecifications.ResourceType TagSpecifications.Tags.Key TagSpecifications.Tags.Value UserData
 """.split()
