@@ -211,6 +211,7 @@ pub fn nothing_there(fleet: &Fleet) -> PlanInput {
                 spot_prices: read(BTreeMap::new()),
                 hosts: Default::default(),
                 recommended: Default::default(),
+                unplaced: None,
             },
             cluster: ClusterSeen {
                 nodes: read(BTreeMap::new()),

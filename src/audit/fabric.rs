@@ -155,6 +155,9 @@ pub fn required_launches(case: &Case<'_>, found: &mut Found) {
         let pool = &request.slot.pool;
         let Some((_, level)) = placement(case, pool).filter(|(placement, _)| placement.required) else { continue };
         let deep = layers_down_to(case, level);
+        if let Some(gap) = &case.seen().cloud.unplaced {
+            found.step(REQUIRED, &step.id, format!("nobody knows where it would stand: {} was not read", gap.what));
+        }
         let Some(network) = asked_to(case, request) else { continue };
         let home = homes.entry(pool).or_insert_with(|| stands(case, pool, deep));
         if home.is_none() {

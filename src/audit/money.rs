@@ -11,7 +11,7 @@ use crate::effect::{Action, CloudAction, Fact, LaunchRequest, Outcome, PurchaseR
 use crate::fleet::pool::Source;
 use crate::fleet::reservation::{Approval, Manage};
 use crate::fleet::standing::{BlockSpec, PoolSpec, ReservationSpec, TermsSpec};
-use crate::ids::{FleetUid, InstanceId, OfferingId, ReservationName};
+use crate::ids::{FleetUid, InstanceId, OfferingId, ReservationName, Zone};
 use crate::observed::{InstanceState, Market, OfferingSeen, ReservationState};
 use crate::plan::Step;
 
@@ -201,6 +201,7 @@ fn offered(case: &Case<'_>, request: &PurchaseRequest, spec: &ReservationSpec) -
             && offer.instance_type == spec.shape.instance_type
             && (request.extends.is_some() || offer.nodes == spec.nodes)
             && spec.zone.as_ref().is_none_or(|zone| *zone == offer.zone)
+            && (request.extends.is_some() || can_be_used(case, &request.reservation, &offer.zone))
             && starts_in_time(offer, spec)
     };
     let Some(offer) = offers.iter().filter(fits).find(|offer| offer.id == request.offering) else {
@@ -231,6 +232,15 @@ fn is_sold(case: &Case<'_>, request: &PurchaseRequest, offer: &OfferingId) -> bo
     });
     let mut orders = known.map(|one| &one.intent.request).chain(planned);
     orders.any(|other| other.offering == *offer && other.reservation != request.reservation)
+}
+
+/// Whether no pool that names a reservation says that its nodes are elsewhere.
+fn can_be_used(case: &Case<'_>, name: &ReservationName, zone: &Zone) -> bool {
+    case.standing().pools.values().all(|pool| {
+        let names = pool.capacity.iter().any(|source| *source == Source::Reservation(name.clone()));
+        let zones = pool.launch.as_ref().map_or(&[][..], |launch| &launch.subnets.zones);
+        !names || zones.is_empty() || zones.contains(zone)
+    })
 }
 
 /// Offers are dated in UTC.

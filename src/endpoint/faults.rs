@@ -26,9 +26,13 @@ pub enum Kind {
     Truncated,
     /// It was done; the answer is somebody else's.
     Garbage,
-    /// Whoever asks may not: nothing is done, and a dry run is told so too.
-    Denied,
+    /// Whoever asks may not: nothing is done, and a dry run is told so too. Where something is named, it is what the call
+    /// needs beside itself: one of [`NEEDED`].
+    Denied(Option<&'static str>),
 }
+
+/// What may be missing though the action itself is allowed: a permission beside it, or things of a kind to do it with.
+pub const NEEDED: [&str; 5] = ["role", "tags", "launch-template", "subnet", "capacity-reservation"];
 
 /// An order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +62,8 @@ impl Faults {
     /// whether it is allowed is of interest.
     pub fn strike(&mut self, action: &str, dry: bool) -> Option<Kind> {
         let concerns = |fault: &&mut Fault| {
-            fault.action.as_deref().is_none_or(|named| named == action) && (!dry || fault.kind == Kind::Denied)
+            fault.action.as_deref().is_none_or(|named| named == action)
+                && (!dry || matches!(fault.kind, Kind::Denied(_)))
         };
         let mut struck = None;
         for fault in self.0.iter_mut().filter(concerns) {
@@ -101,7 +106,8 @@ impl FromStr for Fault {
 }
 
 /// How kinds are written.
-pub const KINDS: &str = "cut-before, cut-after, 500, 503, 500-after, 503-after, slow=SECONDS, truncate, garbage, deny";
+pub const KINDS: &str = "cut-before, cut-after, 500, 503, 500-after, 503-after, slow=SECONDS, truncate, garbage, deny, \
+                         deny=role|tags|launch-template|subnet|capacity-reservation";
 
 fn kind(word: &str) -> Option<Kind> {
     Some(match word {
@@ -113,7 +119,11 @@ fn kind(word: &str) -> Option<Kind> {
         "503-after" => Kind::FailsAfter(StatusCode::SERVICE_UNAVAILABLE),
         "truncate" => Kind::Truncated,
         "garbage" => Kind::Garbage,
-        "deny" => Kind::Denied,
+        "deny" => Kind::Denied(None),
+        _ if word.starts_with("deny=") => {
+            let named = &word["deny=".len()..];
+            Kind::Denied(Some(NEEDED.into_iter().find(|needed| *needed == named)?))
+        }
         _ => {
             let secs: f64 = word.strip_prefix("slow=")?.parse().ok()?;
             Kind::Slow(Duration::try_from_secs_f64(secs).ok()?)
@@ -140,15 +150,16 @@ mod tests {
         let mut faults = Faults::default();
         faults.order("cut-after RunInstances".parse().unwrap());
         faults.order("deny RunInstances 2".parse().unwrap());
-        assert_eq!(faults.strike("RunInstances", true), Some(Kind::Denied));
+        assert_eq!(faults.strike("RunInstances", true), Some(Kind::Denied(None)));
         assert_eq!(faults.strike("RunInstances", false), Some(Kind::CutAfter));
     }
 
     #[test]
     fn an_order_that_means_nothing_is_refused_with_what_can_be_written() {
-        for text in ["", "cut", "cut-after runinstances", "slow=x", "500 after"] {
+        for text in ["", "cut", "cut-after runinstances", "slow=x", "500 after", "deny=x RunInstances"] {
             assert!(text.parse::<Fault>().unwrap_err().0.contains("cut-before"), "{text}");
         }
+        assert_eq!("deny=role RunInstances".parse::<Fault>().unwrap().kind, Kind::Denied(Some("role")));
         assert_eq!("slow=0.5 any 3".parse::<Fault>().unwrap().kind, Kind::Slow(Duration::from_millis(500)));
     }
 }

@@ -7,6 +7,7 @@
 
 mod actions;
 pub mod ask;
+mod denied;
 mod faults;
 mod json;
 mod list;
@@ -122,8 +123,8 @@ impl Endpoint {
                 Outcome::Answer(answer) => Outcome::Truncated(answer),
                 other => other,
             },
-            Some(Kind::Denied) => {
-                let text = format!("You are not authorized to perform this operation. It was {name}.");
+            Some(Kind::Denied(needed)) => {
+                let text = denied::message(sim, name, needed);
                 Outcome::Answer(self.error(&refuse("UnauthorizedOperation", text)))
             }
             Some(Kind::Garbage) => {
@@ -135,19 +136,28 @@ impl Endpoint {
     }
 
     fn reply(&self, sim: &Sim, request: &Request<Bytes>, form: &[(String, String)]) -> Outcome {
+        let elsewhere = elsewhere(sim, request);
         if let Some(target) = header(request, "x-amz-target") {
-            return Outcome::Answer(json::answer(sim, target, request.body(), &self.request_id()));
+            let id = self.request_id();
+            return match elsewhere {
+                Some(error) => Outcome::Answer(json::refusal("InvalidSignatureException", code_of(&error).1, &id)),
+                None => json::answer(sim, target, request.body(), &id),
+            };
         }
-        if let Some(name) = request.uri().path().strip_prefix("/clusters/") {
-            return Outcome::Answer(json::cluster(sim, name));
+        if service(request) == Some("eks") || request.uri().path().starts_with("/clusters") {
+            let refused = elsewhere.map(|error| ("InvalidSignatureException", code_of(&error).1.to_string()));
+            return Outcome::Answer(json::cluster(sim, request, refused));
         }
         let action = value(form, "Action").unwrap_or_default();
-        if let Some(error) = elsewhere(sim, request) {
-            let is_sts = service(request) == Some("sts");
+        let is_sts = service(request) == Some("sts");
+        if let Some(error) = elsewhere {
             return Outcome::Answer(if is_sts { self.error_of_sts(&error) } else { self.error(&error) });
         }
-        if action == "GetCallerIdentity" && service(request).is_none_or(|service| service == "sts") {
-            return Outcome::Answer(json::caller(sim, &self.request_id()));
+        if is_sts || (service(request).is_none() && json::STS.contains(&action)) {
+            return Outcome::Answer(match json::identity(sim, action, form, &self.request_id()) {
+                Ok(body) => response(StatusCode::OK, "text/xml", body),
+                Err(error) => self.error_of_sts(&error),
+            });
         }
         let Some(action) = model().action(action) else {
             let text = format!("The action {action} is not valid for this web service.");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Read;
+use super::{Gap, Read};
 use crate::fleet::reservation::Match;
 use crate::ids::{
     Digest, FleetUid, GroupName, HostName, InstanceId, InstanceType, OfferingId, ReservationId, ReservationName,
@@ -29,6 +29,10 @@ pub struct CloudSeen {
     /// Instances that the cloud recommends to move, and since when: it may take them away, and says neither that nor when.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recommended: BTreeMap<InstanceId, Timestamp>,
+    /// Why it could not be asked where machines and reservations stand on the network: an empty `network` says nothing
+    /// then. None where all was told, and where the cloud has no such call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unplaced: Option<Gap>,
 }
 
 /// A place for one machine.

@@ -135,6 +135,7 @@ impl Observed {
             cloud.groups.gap(),
             cloud.templates.gap(),
             cloud.spot_prices.gap(),
+            cloud.unplaced.as_ref(),
             cluster.nodes.gap(),
             cluster.pods.gap(),
             cluster.workloads.gap(),

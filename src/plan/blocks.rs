@@ -17,9 +17,10 @@ use super::types::{Consent, Offer, Reason, WaitingOn};
 use crate::effect::{
     Action, Amount, CloudAction, Effects, Fact, LedgerChange, Outcome, Purchase, PurchaseRequest, Verb,
 };
+use crate::fleet::pool::Source;
 use crate::fleet::reservation::{Approval, BlockWindow, Manage};
-use crate::fleet::standing::BlockSpec;
-use crate::ids::{OfferingId, ReservationId, ReservationName};
+use crate::fleet::standing::{BlockSpec, PoolSpec};
+use crate::ids::{OfferingId, PoolName, ReservationId, ReservationName, Zone};
 use crate::observed::{OfferingSeen, ReservationSeen, ReservationState};
 use crate::units::{Duration, Usd};
 
@@ -349,6 +350,9 @@ impl<'a> Buying<'a> {
         if let Some(zone) = spec.zone.as_ref().filter(|zone| **zone != offer.zone) {
             return Some(format!("it is not in {zone}"));
         }
+        if let Some((pool, zones)) = shut_out(wanted, offer).filter(|_| offer.extends.is_none()) {
+            return Some(format!("pool/{pool} has subnets in {zones} alone, and could not use it"));
+        }
         let lasts = offer.end.duration_since(offer.start);
         let asked = self.duration.signed();
         if lasts <= asked.saturating_sub(SLACK) || lasts >= asked.saturating_add(SLACK) {
@@ -412,6 +416,18 @@ impl<'a> Buying<'a> {
         }
         course(&on, format!("{what}: {} for ${}", offer.id, offer.fee), &reason, vec![one])
     }
+}
+
+/// A pool that is to use the block and names zones where its nodes may be, this one not among them; and those zones.
+fn shut_out(wanted: &Wanted<'_>, offer: &OfferingSeen) -> Option<(PoolName, String)> {
+    let uses = |pool: &PoolSpec| {
+        pool.capacity.iter().any(|source| matches!(source, Source::Reservation(name) if name == wanted.name))
+    };
+    let pools = wanted.input.target.standing.pools.iter().filter(|(_, pool)| uses(pool));
+    let mut named = pools.filter_map(|(name, pool)| Some((name, &pool.launch.as_ref()?.subnets.zones)));
+    let (name, zones) = named.find(|(_, zones)| !zones.is_empty() && !zones.contains(&offer.zone))?;
+    let zones: Vec<&str> = zones.iter().map(Zone::as_str).collect();
+    Some((name.clone(), zones.join(" and ")))
 }
 
 /// Offers that another reservation has, or will have when this plan is done: each is sold once.

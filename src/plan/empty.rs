@@ -143,7 +143,10 @@ pub fn fill(
         let gap = view.input.observed.cloud.instances.gap().cloned().expect("just seen");
         return hold(draft, &on, sentence, reason, WaitingOn::Unread(gap));
     }
-    let supply = shared.room.supply(view, pool, slot, freed, replaces_dead);
+    let supply = match unplaced(view, pool) {
+        Some(gap) => Supply::Wait(WaitingOn::Unread(gap)),
+        None => shared.room.supply(view, pool, slot, freed, replaces_dead),
+    };
     let consent = match &supply {
         Supply::Launch { request, .. } => consent_of(request.market, replaces_dead || resized::fills(view, pool, slot)),
         _ => Consent::Standing,
@@ -176,6 +179,13 @@ pub fn fill(
             draft.held.push(Held { effects, ..held(&on, sentence, reason.clone(), waiting_on) });
         }
     }
+}
+
+/// Why no machine of a pool that has to stand together is asked for: where it would stand could not be read.
+pub fn unplaced(view: &View<'_>, pool: &PoolView<'_>) -> Option<Gap> {
+    let required = pool.spec.placement.as_ref().is_some_and(|placement| placement.required);
+    let waits = required && pool.spec.capacity.iter().any(is_launched);
+    view.input.observed.cloud.unplaced.clone().filter(|_| waits)
 }
 
 fn is_launched(source: &crate::fleet::pool::Source) -> bool {
@@ -318,5 +328,40 @@ fn starting(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, shared: &
     push(draft, &on, vec![], format!("the node of {} in service", slot.id), reason.clone(), false, made.steps);
     if !wanted {
         leaves_again(view, pool, slot, joined, draft);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::standing::PlacementSpec;
+    use crate::plan::plan;
+    use crate::plan::testing::world;
+
+    const POOL: &str = "kind: NodePool
+metadata: {name: train}
+spec: {instanceType: p5.48xlarge, nodes: 2, capacity: [{onDemand: {max: 2}}], launch: {
+  image: {ami: {id: ami-0123456789abcdef0}}, bootstrap: {nodeadm: {}}, subnets: {tags: {a: b}, zones: [us-west-2a]},
+  securityGroups: {tags: {a: b}}, role: node}}
+";
+
+    #[test]
+    fn a_pool_that_has_to_stand_together_is_not_launched_where_nobody_could_read_where_that_is() {
+        let gap = Gap { what: "DescribeCapacityReservationTopology".into(), why: "UnauthorizedOperation".into() };
+        let planned = |required: bool, unplaced: Option<Gap>| {
+            let mut input = world("2026-06-10T12:00Z", POOL);
+            let standing = std::sync::Arc::make_mut(&mut input.target.standing);
+            standing.limits.hourly_usd = Some("1000".parse().unwrap());
+            let placement = PlacementSpec { together: Some("leaf".into()), required, apart_from: Vec::new() };
+            standing.pools.get_mut("train").unwrap().placement = Some(placement);
+            input.observed.cloud.unplaced = unplaced;
+            let made = plan(&input);
+            let waits = made.held.iter().filter(|held| held.waiting_on == WaitingOn::Unread(gap.clone())).count();
+            let is_launch = |step: &&Step| matches!(step.action, Action::Cloud(CloudAction::Launch(_)));
+            (made.steps.iter().filter(is_launch).count(), waits)
+        };
+        assert_eq!(planned(true, None), (2, 0));
+        assert_eq!(planned(true, Some(gap.clone())), (0, 2));
+        assert_eq!(planned(false, Some(gap.clone())), (2, 0), "who only likes to be near is launched");
     }
 }

@@ -198,6 +198,9 @@ fn successor(
     // A sick node is a dead one; whoever moves by choice stays within the limits.
     let is_sick = matches!(reason, Reason::Sick { .. });
     shared.room.leaves(view, pool, slot);
+    if let Some(gap) = super::empty::unplaced(view, pool) {
+        return Some(Supply::Wait(WaitingOn::Unread(gap)));
+    }
     Some(shared.room.supply(view, pool, slot, freed, is_sick))
 }
 

@@ -52,6 +52,7 @@ pub fn nothing(at: Timestamp) -> Observed {
             spot_prices: read(at),
             hosts: Default::default(),
             recommended: BTreeMap::new(),
+            unplaced: None,
         },
         cluster: ClusterSeen {
             nodes: read(at),

@@ -24,6 +24,7 @@ impl Nowhere {
             spot_prices: Read::new(Default::default(), at),
             hosts: Default::default(),
             recommended: Default::default(),
+            unplaced: None,
         }
     }
 }

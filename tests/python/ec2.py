@@ -22,6 +22,7 @@ import xml.etree.ElementTree as ElementTree
 from datetime import datetime, timedelta
 
 import boto3
+import botocore
 import botocore.exceptions
 from botocore.config import Config
 
@@ -62,9 +63,9 @@ class Server:
         self.ec2, self.sts, self.ssm, self.sqs = (self.client(name) for name in ("ec2", "sts", "ssm", "sqs"))
         self.ec2.meta.events.register("before-parse.ec2", record)
 
-    def client(self, name, **config):
+    def client(self, name, region="us-west-2", **config):
         config = Config(retries={"total_max_attempts": 1}, read_timeout=5, **config)
-        return boto3.client(name, region_name="us-west-2", endpoint_url=self.url, aws_access_key_id="any",
+        return boto3.client(name, region_name=region, endpoint_url=self.url, aws_access_key_id="any",
                             aws_secret_access_key="any", config=config)
 
     def order(self, name, body=""):
@@ -196,6 +197,87 @@ def test_who_calls_and_which_image_a_parameter_names(server):
     image = server.ec2.describe_images(ImageIds=[parameter["Value"]])["Images"][0]
     check(image["State"] == "available", image)
     refused("InvalidAMIID.NotFound", server.ec2.describe_images, ImageIds=["ami-00000000000000000"])
+
+
+def test_what_is_signed_for_another_region_is_refused_by_every_service(server):
+    far = {name: server.client(name, region="eu-west-1") for name in ("ssm", "sqs", "eks", "sts", "ec2")}
+    refused("InvalidSignatureException", far["ssm"].get_parameter, Name="/aws/service/any")
+    refused("InvalidSignatureException", far["sqs"].receive_message, QueueUrl=f"{server.url}/111122223333/notices")
+    refused("InvalidSignatureException", far["eks"].describe_cluster, name="ml")
+    refused("AuthFailure", far["sts"].get_caller_identity)
+    refused("AuthFailure", far["ec2"].describe_instances)
+
+
+def test_what_a_denial_means_is_told_to_whoever_asks(server):
+    for needed, action, kind in [("deny", "ec2:RunInstances", "instance"), ("deny=role", "iam:PassRole", "role"),
+                                 ("deny=subnet", "ec2:RunInstances", "subnet"),
+                                 ("deny=tags", "ec2:CreateTags", "instance")]:
+        server.order("fault", f"{needed} RunInstances")
+        said = refused("UnauthorizedOperation", launch, server=server)["Error"]["Message"]
+        told = server.sts.decode_authorization_message(EncodedMessage=said.split()[-1])["DecodedMessage"]
+        context = json.loads(told)["context"]
+        check(context["action"] == action and f":{kind}/" in context["resource"], context)
+    refused("InvalidAuthorizationMessageException", server.sts.decode_authorization_message, EncodedMessage="x")
+
+
+# Of the other services: what a call needs, and what else does something. All other parameters are refused by name.
+OTHERS = {
+    ("ssm", "GetParameter"): ({"Name": "/aws/service/any"}, {"WithDecryption"}),
+    ("sqs", "ReceiveMessage"): ({}, {"QueueUrl", "MaxNumberOfMessages", "VisibilityTimeout", "WaitTimeSeconds",
+                                     "AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"}),
+    ("sqs", "DeleteMessage"): ({"ReceiptHandle": "x"}, {"QueueUrl"}),
+    ("eks", "DescribeCluster"): ({"name": "ml"}, set()),
+    ("sts", "GetCallerIdentity"): ({}, set()),
+    ("sts", "DecodeAuthorizationMessage"): ({"EncodedMessage": "x"}, set()),
+}
+
+
+def test_the_other_services_understand_a_parameter_or_refuse_it_by_name(server):
+    values = {"string": "x", "integer": 1, "boolean": True, "list": ["All"]}
+    for (service, name), (base, useful) in OTHERS.items():
+        client = server.client(service)
+        model = client.meta.service_model.operation_model(name)
+        call = getattr(client, botocore.xform_name(name))
+        if service == "sqs":
+            base = {**base, "QueueUrl": f"{server.url}/111122223333/notices"}
+        for member, shape in (model.input_shape.members if model.input_shape else {}).items():
+            try:
+                call(**{member: values[shape.type_name], **base})
+                taken = True
+            except botocore.exceptions.ClientError as error:
+                taken = error.response["Error"]["Code"] != "UnsupportedParameter"
+                check(taken or member in error.response["Error"]["Message"], error)
+            check(taken == (member in useful or member in base), f"{service}:{name}: {member}, taken: {taken}")
+    eks = server.client("eks")
+    for call, arguments in [(eks.delete_cluster, {"name": "ml"}), (eks.list_clusters, {}),
+                            (eks.list_nodegroups, {"clusterName": "ml"})]:
+        refused("UnsupportedOperationException", call, **arguments)
+    refused("InvalidAction", server.sts.get_session_token)
+    refused("UnknownOperationException", server.ssm.delete_parameter, Name="/mine")
+
+
+def test_a_queue_waits_and_tells_what_is_asked_of_a_message(server):
+    queue = f"{server.url}/111122223333/notices"
+    while messages := server.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+        for message in messages:
+            server.sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    start = time.monotonic()
+    check("Messages" not in server.sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1), "there is one")
+    check(time.monotonic() - start > 0.9, "it did not wait")
+    server.order("rebalance", ids(launch(server))[0])
+
+    def attributes(**asked):
+        message = server.sqs.receive_message(QueueUrl=queue, VisibilityTimeout=0, **asked)["Messages"][0]
+        return sorted(message.get("Attributes", {}))
+
+    both = ["ApproximateReceiveCount", "SentTimestamp"]
+    check(attributes() == [], "told though nobody asked")
+    check(attributes(AttributeNames=["All"]) == both, "not all")
+    check(attributes(MessageSystemAttributeNames=["SentTimestamp"]) == ["SentTimestamp"], "not the one")
+    refused("InvalidAttributeName", server.sqs.receive_message, QueueUrl=queue, AttributeNames=["SenderId"])
+    refused("InvalidParameterValue", server.sqs.receive_message, QueueUrl=queue, WaitTimeSeconds=21)
+    last = server.sqs.receive_message(QueueUrl=queue)["Messages"][0]
+    server.sqs.delete_message(QueueUrl=queue, ReceiptHandle=last["ReceiptHandle"])
 
 
 def test_an_instance_lives_and_is_forgotten(server):
@@ -657,9 +739,9 @@ IamInstanceProfile.Arn IamInstanceProfile.Name ImageId InstanceInitiatedShutdown
 InstanceMarketOptions.MarketType InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior
 InstanceMarketOptions.SpotOptions.MaxPrice InstanceMarketOptions.SpotOptions.SpotInstanceType InstanceType KeyName
 MetadataOptions.HttpEndpoint MetadataOptions.HttpPutResponseHopLimit MetadataOptions.HttpTokens
-MetadataOptions.InstanceMetadataTags Monitoring.Enabled NetworkInterfaces.AssociatePublicIpAddress
-NetworkInterfaces.DeleteOnTermination NetworkInterfaces.Description NetworkInterfaces.DeviceIndex
-NetworkInterfaces.Groups NetworkInterfaces.InterfaceType NetworkInterfaces.NetworkCardIndex
+MetadataOptions.InstanceMetadataTags Monitoring.Enabled
+NetworkInterfaces.DeleteOnTermination NetworkInterfaces.DeviceIndex NetworkInterfaces.Groups
+NetworkInterfaces.InterfaceType NetworkInterfaces.NetworkCardIndex
 NetworkInterfaces.SubnetId Placement.AvailabilityZone Placement.GroupId Placement.GroupName Placement.Tenancy
 SecurityGroupIds TagSpecifications.ResourceType TagSpecifications.Tags.Key TagSpecifications.Tags.Value UserData
 """.split()

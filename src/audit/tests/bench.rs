@@ -496,6 +496,7 @@ fn cloud(now: Timestamp) -> CloudSeen {
         spot_prices: Read::new(BTreeMap::new(), now),
         hosts: Default::default(),
         recommended: Default::default(),
+        unplaced: None,
     }
 }
 

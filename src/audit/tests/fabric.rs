@@ -4,7 +4,7 @@ use super::bench::*;
 use crate::effect::*;
 use crate::fleet::standing::{Level, PlacementSpec};
 use crate::ids::*;
-use crate::observed::{HostSeen, InstanceState};
+use crate::observed::{Gap, HostSeen, InstanceState};
 use crate::plan::*;
 
 const REQUIRED: &str = "a level that a pool requires is not broken";
@@ -111,6 +111,9 @@ fn a_machine_names_a_host_that_is_free_and_keeps_the_level() {
     named("h-2", "cr-1", ["l1", "l1"]).breaks(PINS, "h-2 is not free for it");
     named("h-1", "cr-2", ["l1", "l1"]).breaks(PINS, "h-1 is not free for it");
     named("h-1", "cr-1", ["l1", "l2"]).breaks(REQUIRED, "in another leaf than the rest of train");
+    let unread = || Gap { what: "DescribeCapacityReservationTopology".into(), why: "UnauthorizedOperation".into() };
+    let blind = named("h-1", "cr-1", ["l1", "l1"]).with(|bench| bench.input.observed.cloud.unplaced = Some(unread()));
+    blind.breaks(REQUIRED, "nobody knows where it would stand");
 }
 
 #[test]

@@ -146,6 +146,28 @@ fn a_block_is_bought_only_as_it_was_approved() {
     buying_other(|request| request.reservation = "h100".into()).breaks(PURCHASE, "no Capacity Block");
 }
 
+/// The pool of `july` may have subnets in this zone alone.
+fn elsewhere(zone: &str) -> Bench {
+    let documents = format!(
+        "kind: NodePool\nmetadata: {{name: there}}\nspec:\n  instanceType: p5.48xlarge\n  nodes: 1\n  \
+         capacity: [{{onDemand: {{max: 1}}}}]\n  launch:\n    image: {{ami: {{id: ami-0123456789abcdef0}}}}\n    \
+         bootstrap: {{nodeadm: {{}}}}\n    subnets: {{tags: {{a: b}}, zones: [{zone}]}}\n    \
+         securityGroups: {{tags: {{a: b}}}}\n    role: node\n"
+    );
+    let there = crate::fleet::testing::fleet_in("UTC", NOON, &documents).target_at(at(NOON));
+    let launch = there.standing.pools["there"].launch.clone();
+    buying().with(|bench| {
+        let train = bench.standing().pools.get_mut("train").unwrap();
+        train.launch = launch;
+        train.capacity.push(crate::fleet::pool::Source::Reservation("july".into()));
+    })
+}
+
+#[test]
+fn a_block_is_bought_where_the_pools_that_are_to_use_it_can_be() {
+    elsewhere("us-west-2f").breaks_also(PURCHASE, "no offer cb-1 fits the document");
+}
+
 #[test]
 fn a_mandate_has_a_price_an_end_and_takes_the_cheapest_offer_that_fits() {
     buying_other(|request| (request.offering, request.fee) = ("cb-2".into(), usd(185_000))).breaks(PURCHASE, "cheaper");

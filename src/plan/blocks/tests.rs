@@ -134,6 +134,31 @@ fn the_approved_offering_is_bought_at_the_approved_fee() {
 }
 
 #[test]
+fn nothing_is_bought_where_a_pool_that_is_to_use_it_has_no_subnet() {
+    let with_pool = |approval: &str, zones: &str| {
+        let pool = format!(
+            "---\nkind: NodePool\nmetadata: {{name: train}}\nspec:\n  instanceType: p5.48xlarge\n  fill: reservations\n  \
+             capacity: [{{reservation: july}}]\n  launch:\n    image: {{ami: {{id: ami-0123456789abcdef0}}}}\n    \
+             bootstrap: {{nodeadm: {{}}}}\n    subnets: {{tags: {{a: b}}{zones}}}\n    securityGroups: {{tags: {{a: b}}}}\n    \
+             role: gpu-node\n"
+        );
+        world(NOW, &format!("{}{pool}", document(approval)))
+    };
+    let offers =
+        || vec![offer("cb-a", "371002.88"), OfferingSeen { zone: "us-west-2a".into(), ..offer("cb-b", "374000") }];
+    let draft = drafted(&offered(with_pool(MANDATE, ", zones: [us-west-2a]"), offers()));
+    assert_eq!(steps(&draft), ["purchase:reservation/july@cb-b"], "the dearer one, where the pool can be");
+    assert_eq!(draft.offers[0].verdict, "pool/train has subnets in us-west-2a alone, and could not use it");
+    let approved = OFFERING.replace("cb-0123456789abcdef0", "cb-a");
+    let draft = drafted(&offered(with_pool(&approved, ", zones: [us-west-2a]"), offers()));
+    assert!(person(&draft).starts_with("cb-a is not what the document asks for: pool/train"), "{}", person(&draft));
+    for zones in ["", ", zones: [us-west-2a, us-west-2b]"] {
+        let draft = drafted(&offered(with_pool(MANDATE, zones), offers()));
+        assert_eq!(steps(&draft), ["purchase:reservation/july@cb-a"], "{zones}");
+    }
+}
+
+#[test]
 fn a_mandate_takes_the_cheapest_that_matches() {
     let late = OfferingSeen { start: at("2026-07-11T00:00Z"), end: at("2026-07-25T00:00Z"), ..offer("cb-0", "1000") };
     let offers = vec![offer("cb-b", "374000"), offer("cb-a", "373000"), late, offer("cb-c", "376000")];

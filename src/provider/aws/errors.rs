@@ -10,6 +10,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::actions::Api;
+use super::grants::{self, Missing};
 use crate::observed::Gap;
 use crate::provider::{Class, ProviderError};
 
@@ -22,6 +23,8 @@ pub struct Failure {
     pub code: String,
     /// What was said, in whole sentences.
     pub said: String,
+    /// What of the call was denied, where AWS says it.
+    pub missing: Option<Missing>,
 }
 
 /// EC2 has none of it, or we may have no more of it: another source may have.
@@ -63,6 +66,7 @@ const DENIED: &[&str] = &[
     "ExpiredToken",
     "ExpiredTokenException",
     "IncompleteSignature",
+    "InvalidSignatureException",
     "InvalidClientTokenId",
     "MissingAuthenticationToken",
     "NotAuthorized",
@@ -162,12 +166,13 @@ impl Failure {
         if let Some(help) = help(code) {
             said = format!("{}. {help}", said.trim_end_matches('.'));
         }
-        Self { api, class, code: code.into(), said }
+        let missing = Missing::said(message).filter(|_| class == Class::Denied);
+        Self { api, class, code: code.into(), said, missing }
     }
 
     /// Something that we say ourselves.
     pub fn new(api: Api, class: Class, said: impl Into<String>) -> Self {
-        Self { api, class, code: String::new(), said: said.into() }
+        Self { api, class, code: String::new(), said: said.into(), missing: None }
     }
 
     pub fn gap(&self) -> Gap {
@@ -177,7 +182,7 @@ impl Failure {
     /// With what to do about it.
     pub fn whole(&self) -> String {
         match self.class {
-            Class::Denied if !self.code.is_empty() => format!("{} {}", self.short(), permit(self.api)),
+            Class::Denied if !self.code.is_empty() => format!("{} {}", self.short(), self.permit()),
             _ => self.said.clone(),
         }
     }
@@ -199,7 +204,24 @@ impl Failure {
     /// The same with what AWS says to whoever may ask why.
     pub fn explained(&self, action: &str, resource: &str) -> Self {
         let said = format!("{} It was `{action}` on {resource}.", self.short());
-        Self { said, ..self.clone() }
+        let missing = Some(Missing { action: action.into(), resource: resource.into() });
+        Self { said, missing, ..self.clone() }
+    }
+
+    /// What has to be granted, and where that is written: what was denied where AWS says it, else all that the call needs.
+    fn permit(&self) -> String {
+        let needs = match &self.missing {
+            Some(Missing { action, .. }) => format!("`{action}`"),
+            None => {
+                let also = self.api.also().iter().map(|also| format!(", `{also}`"));
+                format!("`{}`{}", self.api.permission(), also.collect::<String>())
+            }
+        };
+        let by = match grants::of(self.api, self.missing.as_ref()) {
+            Some(grant) => format!("statement `{}` of deploy/aws/{}", grant.sid(), grant.file),
+            None => "no statement of deploy/aws has it".into(),
+        };
+        format!("Grant {needs} to whoever runs this: {by}")
     }
 }
 
@@ -207,16 +229,6 @@ impl From<Failure> for ProviderError {
     fn from(failure: Failure) -> Self {
         Self::new(failure.class, failure.whole())
     }
-}
-
-/// What has to be granted for a call.
-fn permit(api: Api) -> String {
-    let mut needs = format!("`{}`", api.permission());
-    for also in api.also() {
-        needs += &format!(", `{also}`");
-    }
-    let file = if api.statement() == "Purchase" { "iam-policy-purchases.json" } else { "iam-policy.json" };
-    format!("Grant {needs} to whoever runs this: statement `{}` of deploy/aws/{file}", api.statement())
 }
 
 /// What a person can do about a limit.
@@ -309,10 +321,15 @@ mod tests {
         let error = ProviderError::from(failure.explained("iam:PassRole", "arn:aws:iam::1:role/gpu-node"));
         assert_eq!(error.class, Class::Denied);
         assert!(error.message.contains("`iam:PassRole` on arn:aws:iam::1:role/gpu-node"), "{error}");
-        assert!(error.message.contains("statement `Launch` of deploy/aws/iam-policy.json"), "{error}");
+        let by =
+            "Grant `iam:PassRole` to whoever runs this: statement `GiveNodesTheirRole` of deploy/aws/iam-policy.json";
+        assert!(error.message.contains(by), "{error}");
         assert!(!error.message.contains("AbC-123"), "{error}");
         let bought = Failure::said(Api::PurchaseCapacityBlock, "UnauthorizedOperation", Some(403), "no");
         assert!(bought.gap().why.contains("iam-policy-purchases.json"));
+        // Nobody says what was missing: then all that the call needs is named.
+        let unsaid = ProviderError::from(Failure::said(Api::RunInstances, "UnauthorizedOperation", Some(403), "no"));
+        assert!(unsaid.message.contains("`ec2:RunInstances`, `ec2:CreateTags`, `iam:PassRole`"), "{unsaid}");
     }
 
     #[test]

@@ -115,7 +115,8 @@ pub fn input(request: &LaunchRequest, tag: &SlotTag, version: &Version, subnet: 
     input.set_network_interfaces(Some(interfaces.collect()))
 }
 
-/// Where the machine comes from: the reservation that is named and no other, or whatever is open.
+/// Where the machine comes from: the reservation that is named and no other, or none at all. A launch that takes what is
+/// open falls into somebody else's reservation, or back into one that is being given back.
 fn reservation(request: &LaunchRequest) -> CapacityReservationSpecification {
     let specification = CapacityReservationSpecification::builder();
     match &request.reservation {
@@ -123,7 +124,7 @@ fn reservation(request: &LaunchRequest) -> CapacityReservationSpecification {
             let target = CapacityReservationTarget::builder().capacity_reservation_id(id.as_str()).build();
             specification.capacity_reservation_target(target).build()
         }
-        None => specification.capacity_reservation_preference(CapacityReservationPreference::Open).build(),
+        None => specification.capacity_reservation_preference(CapacityReservationPreference::None).build(),
     }
 }
 

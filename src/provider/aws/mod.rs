@@ -1,6 +1,7 @@
 //! The real EC2, behind the trait that the simulated one has too. The only place that names the AWS SDK.
 //!
-//! `actions` is the table of everything that is asked, `buckets` how fast, `wire` how, `errors` what a no means.
+//! `actions` is the table of everything that is asked, `buckets` how fast, `wire` how, `errors` what a no means and `grants` what to do
+//! about it.
 //! Reading: `observe`, with `seen` for what EC2's words mean and `notices` for what it will take away. Writing:
 //! `perform`, with `launch`, `reserve` and `template` for the requests, and `rehearse` for whether they are allowed. Nothing here decides, and nothing that
 //! changes something is sent twice.
@@ -11,6 +12,8 @@ pub mod actions;
 pub mod buckets;
 #[cfg(feature = "aws")]
 mod errors;
+#[cfg(feature = "aws")]
+mod grants;
 #[cfg(feature = "aws")]
 mod launch;
 #[cfg(feature = "aws")]

@@ -16,11 +16,9 @@ use super::observe::filter;
 use super::real::Aws;
 use super::seen;
 use super::wire::pages;
-use crate::fleet::Target;
-use crate::fleet::pool::Source;
 use crate::hardware::catalogue;
 use crate::ids::InstanceId;
-use crate::observed::{Notice, NoticeKind};
+use crate::observed::{InstanceSeen, Market, Notice, NoticeKind};
 
 /// Every code of a scheduled event.
 const EVENTS: [&str; 5] =
@@ -42,13 +40,9 @@ pub struct Told {
     pub recommended: BTreeMap<InstanceId, Timestamp>,
 }
 
-pub async fn read(aws: &Aws, target: &Target) -> Result<Told, Failure> {
+/// What is said beside what asks for spot instances alone.
+pub async fn read(aws: &Aws) -> Result<Told, Failure> {
     let mut all = scheduled(aws).await?;
-    let pools = target.standing.pools.values();
-    let buys_spot = pools.flat_map(|pool| &pool.capacity).any(|source| matches!(source, Source::Spot { .. }));
-    if buys_spot {
-        merge(&mut all, interrupted(aws).await?);
-    }
     let mut recommended = BTreeMap::new();
     if let Some(queue) = &aws.cloud.queue_url {
         let told = with_what_is_hidden(aws, queued(aws, queue).await?);
@@ -56,6 +50,21 @@ pub async fn read(aws: &Aws, target: &Target) -> Result<Told, Failure> {
         recommended = told.recommended;
     }
     Ok(Told { notices: all, recommended })
+}
+
+/// The same with the interruptions, where one of these is a spot instance: a document that buys no more of them takes none
+/// away.
+pub async fn with_interruptions(
+    aws: &Aws,
+    told: Told,
+    found: &BTreeMap<InstanceId, InstanceSeen>,
+) -> Result<Told, Failure> {
+    if !found.values().any(|seen| seen.market == Market::Spot && seen.state.is_live()) {
+        return Ok(told);
+    }
+    let mut notices = told.notices;
+    merge(&mut notices, interrupted(aws).await?);
+    Ok(Told { notices, ..told })
 }
 
 /// Of two notices the one that comes first is the one to be ready for.

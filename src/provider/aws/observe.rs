@@ -20,7 +20,9 @@ use crate::fleet::Target;
 use crate::fleet::pool::Source;
 use crate::fleet::standing::{ReservationSpec, TermsSpec};
 use crate::ids::{GroupName, InstanceId, InstanceType, ReservationId, TemplateName, Zone};
-use crate::observed::{CloudSeen, GroupSeen, InstanceSeen, InstanceState, Notice, Read, ReservationSeen, TemplateSeen};
+use crate::observed::{
+    CloudSeen, GroupSeen, InstanceSeen, InstanceState, Market, Notice, Read, ReservationSeen, TemplateSeen,
+};
 use crate::provider::Class;
 use crate::units::Usd;
 
@@ -42,22 +44,25 @@ pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
     if let Err(failure) = aws.is_ours().await {
         return unread(now, &failure);
     }
-    let parts = join5(instances(aws), reservations(aws, target), groups(aws), templates(aws), spot_prices(aws, target));
-    let (parts, noticed) = join(parts, notices::read(aws, target)).await;
+    let parts = join5(instances(aws), reservations(aws, target), groups(aws), templates(aws), spot_zones(aws, target));
+    let (parts, told) = join(parts, notices::read(aws)).await;
+    let (mut instances, mut reservations, groups, templates, zones) = parts;
+    let there = instances.as_ref().cloned().unwrap_or_default();
+    let (noticed, spot_prices) = join(with_interruptions(aws, told, &there), spot_prices(aws, zones, &there)).await;
     let (noticed, recommended) = match noticed {
         Ok(Told { notices, recommended }) => (Ok(notices), recommended),
         Err(failure) => (Err(failure), BTreeMap::new()),
     };
-    let (mut instances, mut reservations, groups, templates, spot_prices) = parts;
+    let mut unplaced = None;
     if let Ok(found) = &mut reservations {
-        place_reservations(aws, target, found).await;
+        unplaced = place_reservations(aws, target, found).await.err();
     }
     let offerings = match &reservations {
         Ok(held) => offers::read(aws, target, held, now).await,
         Err(failure) => Err(failure.clone()),
     };
     if let Ok(found) = &mut instances {
-        place_instances(aws, target, found).await;
+        unplaced = unplaced.or(place_instances(aws, target, found).await.err());
         let held = reservations.as_ref().cloned().unwrap_or_default();
         warn(found, &held, noticed.as_ref().unwrap_or(&BTreeMap::new()), now);
     }
@@ -77,6 +82,7 @@ pub async fn observe(aws: &Aws, target: &Target) -> CloudSeen {
         spot_prices: read(spot_prices, now),
         hosts: Default::default(),
         recommended,
+        unplaced: unplaced.map(|failure| failure.gap()),
     }
 }
 
@@ -117,6 +123,10 @@ pub async fn reread(aws: &Aws, what: &[Subject]) -> CloudSeen {
     seen
 }
 
+async fn with_interruptions(aws: &Aws, told: Found<Told>, found: &Instances) -> Found<Told> {
+    notices::with_interruptions(aws, told?, found).await
+}
+
 fn read<T: Default>(found: Found<T>, now: Timestamp) -> Read<T> {
     match found {
         Ok(value) => Read::new(value, now),
@@ -138,6 +148,7 @@ fn unread(now: Timestamp, failure: &Failure) -> CloudSeen {
         spot_prices: none(now, failure),
         hosts: Default::default(),
         recommended: BTreeMap::new(),
+        unplaced: None,
     }
 }
 
@@ -269,9 +280,9 @@ pub fn is_ours(aws: &Aws, found: Option<&Vec<Tag>>) -> bool {
     seen::tags_of(found).get(tags::FLEET).is_some_and(|whose| whose == aws.fleet.as_str())
 }
 
-/// Prices of the types that some pool may buy as spot, and of those whose pools name no zone: there the planner looks for
-/// zones. Only zones in which such a pool has a subnet: elsewhere nothing could be launched.
-async fn spot_prices(aws: &Aws, target: &Target) -> Found<BTreeMap<InstanceType, BTreeMap<Zone, Usd>>> {
+/// Types that some pool may buy as spot, and those whose pools name no zone: there the planner looks for zones. Only zones
+/// in which such a pool has a subnet: elsewhere nothing could be launched.
+async fn spot_zones(aws: &Aws, target: &Target) -> Found<BTreeMap<InstanceType, BTreeSet<Zone>>> {
     let mut wanted: BTreeMap<InstanceType, BTreeSet<Zone>> = BTreeMap::new();
     for pool in target.standing.pools.values() {
         let mut zones = target.standing.zones(pool);
@@ -283,6 +294,19 @@ async fn spot_prices(aws: &Aws, target: &Target) -> Found<BTreeMap<InstanceType,
             zones = subnets.iter().filter_map(|one| one.availability_zone.as_deref()).map(Zone::from).collect();
         }
         wanted.entry(pool.shape.instance_type.clone()).or_default().extend(zones);
+    }
+    Ok(wanted)
+}
+
+/// Their prices, and those of the spot instances that are there, whatever the documents buy by now.
+async fn spot_prices(
+    aws: &Aws,
+    wanted: Found<BTreeMap<InstanceType, BTreeSet<Zone>>>,
+    there: &Instances,
+) -> Found<BTreeMap<InstanceType, BTreeMap<Zone, Usd>>> {
+    let mut wanted = wanted?;
+    for seen in there.values().filter(|seen| seen.market == Market::Spot && seen.state.is_live()) {
+        wanted.entry(seen.instance_type.clone()).or_default().insert(seen.zone.clone());
     }
     if wanted.is_empty() {
         return Ok(BTreeMap::new());
@@ -311,8 +335,9 @@ async fn spot_prices(aws: &Aws, target: &Target) -> Found<BTreeMap<InstanceType,
 }
 
 /// Where running instances stand, for fleets that know a fabric. It is asked once for each: the bucket holds one.
-/// Whoever is not told where something stands does without.
-async fn place_instances(aws: &Aws, target: &Target, found: &mut Instances) {
+/// An answer without a place is an answer, and so is that there is no such call here; that nobody may ask is none.
+async fn place_instances(aws: &Aws, target: &Target, found: &mut Instances) -> Found<()> {
+    let mut all = Ok(());
     if !target.standing.levels.is_empty() {
         let known = aws.known.borrow().networks.clone();
         let running = found.iter().filter(|(_, seen)| seen.state == InstanceState::Running);
@@ -320,7 +345,9 @@ async fn place_instances(aws: &Aws, target: &Target, found: &mut Instances) {
             running.filter(|(id, _)| !known.contains_key(*id)).map(|(id, _)| id.to_string()).collect();
         for some in missing.chunks(INSTANCES) {
             let request = aws.wire.ec2.describe_instance_topology().set_instance_ids(Some(some.to_vec()));
-            let Ok(told) = pages!(aws.wire, Api::DescribeInstanceTopology, request, instances).await else { break };
+            let told = pages!(aws.wire, Api::DescribeInstanceTopology, request, instances).await;
+            all = told.as_ref().map(drop).or_else(|failure| unless_there_is_none(failure.clone()));
+            let Ok(told) = told else { break };
             for place in told {
                 let (Some(id), Some(nodes)) = (place.instance_id, place.network_nodes) else { continue };
                 aws.known.borrow_mut().networks.insert(id.into(), nodes);
@@ -331,12 +358,19 @@ async fn place_instances(aws: &Aws, target: &Target, found: &mut Instances) {
     for (id, seen) in found.iter_mut().filter(|(_, seen)| seen.state == InstanceState::Running) {
         seen.network = known.get(id).cloned().unwrap_or_default();
     }
+    all
 }
 
-async fn place_reservations(aws: &Aws, target: &Target, found: &mut Reservations) {
+/// Some regions and some emulators have no topology at all: then nobody is told, ever, and that is no gap.
+fn unless_there_is_none(failure: Failure) -> Found<()> {
+    let none = ["UnsupportedOperation", "Unsupported", "InvalidAction"];
+    if none.contains(&failure.code.as_str()) { Ok(()) } else { Err(failure) }
+}
+
+async fn place_reservations(aws: &Aws, target: &Target, found: &mut Reservations) -> Found<()> {
     use crate::observed::ReservationState::{Active, Pending};
     if target.standing.levels.is_empty() {
-        return;
+        return Ok(());
     }
     let there = found.iter().filter(|(_, held)| matches!(held.state, Active | Pending));
     let ids: Vec<String> = there.map(|(id, _)| id.to_string()).collect();
@@ -344,7 +378,10 @@ async fn place_reservations(aws: &Aws, target: &Target, found: &mut Reservations
         let request = aws.wire.ec2.describe_capacity_reservation_topology();
         let request = request.set_capacity_reservation_ids(Some(some.to_vec()));
         let told = pages!(aws.wire, Api::DescribeCapacityReservationTopology, request, capacity_reservations).await;
-        let Ok(told) = told else { break };
+        let told = match told {
+            Ok(told) => told,
+            Err(failure) => return unless_there_is_none(failure),
+        };
         for place in told {
             let id = place.capacity_reservation_id.map(ReservationId::from);
             if let (Some(id), Some(nodes)) = (id, place.network_nodes)
@@ -354,6 +391,7 @@ async fn place_reservations(aws: &Aws, target: &Target, found: &mut Reservations
             }
         }
     }
+    Ok(())
 }
 
 /// What is told of instances, and the ends of the blocks that they stand in: the first comes first.

@@ -14,13 +14,12 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use jiff::SignedDuration;
-use serde_json::Value;
 
 use super::actions::Api;
 use super::errors::Failure;
 use super::launch::{self, tagged};
 use super::real::Aws;
-use super::{reserve, template};
+use super::{grants, reserve, template};
 use crate::effect::{CloudAction, LaunchRequest, Template, tags};
 use crate::fleet::config::AwsCloud;
 use crate::ids::{GroupName, InstanceId};
@@ -30,11 +29,6 @@ use crate::provider::Class;
 /// What was allowed is so for a while; what was not is asked for again soon.
 const ALLOWED: SignedDuration = SignedDuration::from_mins(10);
 const DENIED: SignedDuration = SignedDuration::from_mins(1);
-
-const POLICIES: [&str; 2] = [
-    include_str!("../../../deploy/aws/iam-policy.json"),
-    include_str!("../../../deploy/aws/iam-policy-purchases.json"),
-];
 
 /// What we may not do of this, each with what to write where.
 pub async fn rehearse(aws: &Aws, wanted: &[&CloudAction]) -> Denials {
@@ -195,23 +189,19 @@ async fn groups(aws: &Aws, group: &GroupName) -> Result<(), Failure> {
 /// What was denied, and the statement to add as it has to be written for this fleet.
 fn told(cloud: &AwsCloud, fleet: &str, failure: &Failure) -> String {
     let said = failure.whole();
-    match statement(cloud, fleet, failure.api.statement()) {
-        Some(statement) => format!("{}: {statement}", said.trim_end_matches('.')),
+    match grants::of(failure.api, failure.missing.as_ref()) {
+        Some(grant) => {
+            let statement = grant.written(cloud, fleet, failure.missing.as_ref());
+            format!("{}: {statement}", said.trim_end_matches('.'))
+        }
         None => said,
     }
 }
 
-fn statement(cloud: &AwsCloud, fleet: &str, name: &str) -> Option<String> {
-    // The policy is written by the fleet's name, which an identity begins with.
-    let fleet = fleet.split('.').next().unwrap_or(fleet);
-    let policies = POLICIES.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
-    let mut all = policies.flat_map(|policy| policy["Statement"].as_array().cloned().unwrap_or_default());
-    let found = all.find(|statement| statement["Sid"] == name)?.to_string();
-    Some(found.replace("REGION", &cloud.region).replace("ACCOUNT", &cloud.account_id).replace("FLEET", fleet))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::fleet::config::Endpoints;
 
@@ -234,10 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn every_statement_that_a_denial_can_name_is_there() {
-        let cloud = account("r", "a");
-        for api in Api::ALL.iter().filter(|api| !api.is_free()) {
-            assert!(statement(&cloud, "f", api.statement()).is_some(), "{}", api.name());
-        }
+    fn the_statement_is_of_what_was_denied_and_names_the_role() {
+        let cloud = account("us-west-2", "123456789012");
+        let failure = Failure::said(Api::RunInstances, "UnauthorizedOperation", Some(403), "You may not.");
+        let told = |action: &str, resource: &str| told(&cloud, "ml", &failure.explained(action, resource));
+        let role = told("iam:PassRole", "arn:aws:iam::123456789012:role/gpu-node");
+        assert!(role.contains(r#"{"Sid":"GiveNodesTheirRole""#) && role.contains(":role/gpu-node\","), "{role}");
+        assert!(!role.contains("`ec2:RunInstances`") && !role.contains("NODE-ROLE"), "{role}");
+        let template = told("ec2:RunInstances", "arn:aws:ec2:us-west-2:123456789012:launch-template/lt-1");
+        assert!(template.contains(r#"{"Sid":"LaunchFromOwnTemplates""#), "{template}");
+        let key = told("kms:CreateGrant", "arn:aws:kms:us-west-2:123456789012:key/1");
+        assert!(key.contains("no statement of deploy/aws has it") && !key.contains("Sid"), "{key}");
     }
 }

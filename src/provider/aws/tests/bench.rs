@@ -67,6 +67,17 @@ pub fn target_with(endpoint: &str, image: &str, more: &str) -> Target {
     checked.fleet.unwrap().target_at(now)
 }
 
+/// The same with the levels of a fabric.
+pub fn target_with_levels(endpoint: &str, image: &str) -> Target {
+    use crate::fleet::standing::Level;
+    let mut target = target(endpoint, image);
+    let label = |layer| Some(format!("topology.k8s.aws/network-node-layer-{layer}"));
+    let named = ["spine", "block", "leaf"].into_iter().zip(1..);
+    let standing = std::sync::Arc::make_mut(&mut target.standing);
+    standing.levels = named.map(|(name, layer)| Level { name: name.into(), node_label: label(layer) }).collect();
+    target
+}
+
 fn account(target: &Target) -> AwsCloud {
     let Place::Aws(aws) = &target.standing.cloud else { panic!("it is in AWS") };
     (**aws).clone()

@@ -86,9 +86,9 @@ fn each_market_is_asked_for_in_its_own_words() {
     assert_eq!((target(&reserved), kind(&reserved)), ((Some("cr-1".into()), None), None));
     let block = sent(Market::Block, Vec::new());
     assert_eq!((target(&block), kind(&block)), ((Some("cr-1".into()), None), Some(MarketType::CapacityBlock)));
-    let open = Some(CapacityReservationPreference::Open);
+    let none = Some(CapacityReservationPreference::None);
     let on_demand = sent(Market::OnDemand, Vec::new());
-    assert_eq!((target(&on_demand), kind(&on_demand)), ((None, open), None));
+    assert_eq!((target(&on_demand), kind(&on_demand)), ((None, none), None));
     let spot = sent(Market::Spot, Vec::new());
     let options = spot.instance_market_options().unwrap().spot_options().unwrap();
     assert_eq!((kind(&spot), options.max_price()), (Some(MarketType::Spot), Some("12.5")));

@@ -64,6 +64,22 @@ fn a_spot_node_is_emptied_within_its_two_minutes_whoever_tells() {
 }
 
 #[test]
+fn a_spot_node_is_emptied_in_time_though_no_document_buys_spot_any_more() {
+    let (mut bench, id) = settled(1);
+    bench
+        .set_documents(Documents::new(&SPOT.replace("{spot: {max: 2, maxPricePercent: 100}}", "{onDemand: {max: 2}}")))
+        .unwrap();
+    assert!(bench.sim.interrupt(&id));
+    let taken = bench.sim.now() + Duration::minutes(2).signed();
+    bench.sim.advance(Duration::secs(20));
+    assert_eq!(noticed(&mut bench), [(NoticeKind::SpotInterruption, taken)]);
+    // What it costs until then is the spot price, wherever it stands.
+    let seen = bench.look().unwrap().input.observed.cloud;
+    let one = &seen.instances.seen()[&id];
+    assert!(seen.spot_prices.seen()[&one.instance_type].contains_key(&one.zone), "{:?}", seen.spot_prices);
+}
+
+#[test]
 fn a_host_that_is_maintained_is_left_in_time() {
     for seed in ASKED_AND_TOLD {
         let (mut bench, id) = settled(seed);

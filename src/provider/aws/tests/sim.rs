@@ -476,7 +476,7 @@ fn whoever_may_only_look_is_shown_the_whole_plan_and_can_carry_nothing_out() {
             fault(&served, &format!("deny {} 99", api.name()));
         }
         let shown = demo_plan(url, &served, true).await;
-        assert_eq!((&shown.digest, launches(&shown)), (&allowed.digest, 2));
+        assert_eq!((&shown.digest, launches(&shown)), (&allowed.digest, 3));
         assert_eq!((&shown.steps, waits_for_a_person(&shown)), (&allowed.steps, waits_for_a_person(&allowed)));
         let notes: Vec<&str> =
             shown.notes.iter().map(|note| note.text.as_str()).filter(|text| text.contains("may look")).collect();
@@ -504,7 +504,7 @@ fn one_thing_that_is_allowed_is_enough_to_hold_what_is_not() {
 fn a_missing_permission_is_found_at_plan_time_with_the_statement_to_add() {
     served(Options { throttle: false, ..Options::default() }, 0.0, async |url, served| {
         let allowed = demo_plan(url, &served, true).await;
-        assert_eq!(launches(&allowed), 2);
+        assert_eq!(launches(&allowed), 3);
         fault(&served, "deny RunInstances 9");
         let made = demo_plan(url, &served, true).await;
         assert_eq!(launches(&made), 0);
@@ -520,5 +520,63 @@ fn a_missing_permission_is_found_at_plan_time_with_the_statement_to_add() {
         assert!(made.steps.iter().any(|step| matches!(&step.action, Action::Cloud(CloudAction::Reserve(_)))));
         // Nothing was asked for but in question.
         assert_eq!(served.sim.state().calls.asked.get("launch"), None);
+    });
+}
+
+/// What a held launch waits for, in words.
+fn person(plan: &Plan) -> String {
+    let why = plan.held.iter().find_map(|held| match &held.waiting_on {
+        WaitingOn::Person(why) if why.contains("Grant") => Some(why.clone()),
+        _ => None,
+    });
+    why.unwrap_or_else(|| panic!("{:?}", plan.held))
+}
+
+#[test]
+fn the_statement_to_add_is_the_one_that_grants_what_was_denied() {
+    let cases = [
+        ("role", "Grant `iam:PassRole` to", "GiveNodesTheirRole"),
+        ("tags", "Grant `ec2:CreateTags` to", "TagWhatIsMade"),
+        ("launch-template", "Grant `ec2:RunInstances` to", "LaunchFromOwnTemplates"),
+        ("subnet", "Grant `ec2:RunInstances` to", "LaunchWith"),
+    ];
+    for (needed, grant, sid) in cases {
+        served(Options { throttle: false, ..Options::default() }, 0.0, async |url, served| {
+            fault(&served, &format!("deny={needed} RunInstances 9"));
+            let made = demo_plan(url, &served, true).await;
+            let why = person(&made);
+            assert!(why.contains(grant) && why.contains(&format!(r#"{{"Sid":"{sid}""#)), "{needed}: {why}");
+        });
+    }
+}
+
+/// With a fabric, a denial of either call is told; a region that has no such call is no gap.
+#[test]
+fn where_things_stand_is_a_gap_when_nobody_may_ask() {
+    served(Options { throttle: false, ..Options::default() }, 1.0, async |url, served| {
+        let target = bench::target_with_levels(url, IMAGE);
+        let aws = bench::connect(&target, "ml").await;
+        bench::furnish_for(&aws, &target).await;
+        let wanted = ReserveRequest {
+            reservation: "h100".into(),
+            generation: 1,
+            token: "RESERVE".into(),
+            instance_type: "p5.48xlarge".into(),
+            zone: bench::ZONE.into(),
+            nodes: 2,
+            end: None,
+            matching: Match::Targeted,
+        };
+        aws.perform(&CloudAction::Reserve(wanted)).await.unwrap();
+        let seen = aws.observe(&target).await;
+        assert_eq!(seen.unplaced, None);
+        assert!(seen.reservations.seen().values().all(|held| !held.network.is_empty()), "{seen:?}");
+        fault(&served, "deny DescribeCapacityReservationTopology");
+        let seen = aws.observe(&target).await;
+        let gap = seen.unplaced.unwrap();
+        assert_eq!(gap.what, "DescribeCapacityReservationTopology");
+        assert!(gap.why.contains("Grant `ec2:DescribeCapacityReservationTopology`"), "{}", gap.why);
+        assert_eq!(seen.reservations.gap(), None, "what is there is known all the same");
+        assert_eq!(aws.observe(&target).await.unplaced, None);
     });
 }

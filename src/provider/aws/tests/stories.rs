@@ -33,7 +33,7 @@ const STORIES: &[&str] = &[
 ];
 
 /// Only those who have a queue hear of a recommendation.
-const TOLD: &[&str] = &["recommended_move_is_drained"];
+const TOLD: &[&str] = &["recommended_move_is_drained", "recommended_move_waits_for_idle"];
 
 fn told(name: &str, seed: u64) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -60,7 +60,8 @@ impl<'a> From<&'a LaunchRequest> for Wanted<'a> {
             zone: &request.zone,
             market: request.market,
             reservation: request.reservation.as_ref(),
-            open: Open::May,
+            // What is paid by the hour says so: it takes no place of a reservation that it does not name.
+            open: Open::Never,
             max_price: request.max_price,
             group: request.group.as_ref(),
             host: request.host.as_ref(),

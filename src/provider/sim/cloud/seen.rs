@@ -15,7 +15,8 @@ use crate::fleet::pool::Source;
 use crate::fleet::standing::PoolSpec;
 use crate::ids::{HostName, InstanceId, InstanceType, ReservationId, Zone};
 use crate::observed::{
-    CloudSeen, GroupSeen, HostSeen, InstanceSeen, InstanceState, Read, ReservationSeen, ReservationState, TemplateSeen,
+    CloudSeen, GroupSeen, HostSeen, InstanceSeen, InstanceState, Market, Read, ReservationSeen, ReservationState,
+    TemplateSeen,
 };
 use crate::units::Usd;
 
@@ -43,6 +44,7 @@ impl CloudState {
             spot_prices: Read::new(self.spot_prices(now, target), now),
             hosts: self.free_hosts(now, target),
             recommended: recommended.collect(),
+            unplaced: None,
         }
     }
 
@@ -159,6 +161,12 @@ impl CloudState {
                 let price = spot_price(self.dice, kind, &zone, now);
                 found.entry(kind.clone()).or_default().insert(zone, price);
             }
+        }
+        // And of what is there, whatever the documents ask for by now.
+        let spot = self.instances.values().filter(|one| one.market == Market::Spot && one.state.is_live());
+        for one in spot.filter(|one| one.visible <= now && one.tag.is_some()) {
+            let price = spot_price(self.dice, &one.instance_type, &one.zone, now);
+            found.entry(one.instance_type.clone()).or_default().insert(one.zone.clone(), price);
         }
         found
     }

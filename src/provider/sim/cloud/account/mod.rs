@@ -48,6 +48,8 @@ const TEMPLATE: &str = "tidewright.dev/template";
 pub struct Account {
     owner: Option<String>,
     region: Option<String>,
+    /// How many ids of its own were given out.
+    issued: u64,
     /// By the id of what carries them.
     pub tags: BTreeMap<String, BTreeMap<String, String>>,
     pub templates: BTreeMap<String, LaunchTemplate>,
@@ -171,9 +173,11 @@ impl CloudState {
         self.dice.id(prefix, words)
     }
 
-    /// A new id.
+    /// A new id of something that only the wire knows. Counted apart: machines are called by the count of the others, and
+    /// have the same names whoever launches them.
     pub fn fresh_id(&mut self, prefix: &str) -> String {
-        self.new_id(prefix)
+        self.account.issued += 1;
+        self.dice.id(prefix, &[prefix, "wire", &self.account.issued.to_string()])
     }
 
     pub fn subnet_of(&self, zone: &Zone) -> String {

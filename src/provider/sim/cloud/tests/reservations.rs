@@ -76,14 +76,14 @@ fn the_token_of_a_reservation_works_as_that_of_a_launch() {
 }
 
 #[test]
-fn an_open_reservation_is_used_by_launches_that_do_not_name_it() {
+fn an_open_reservation_is_left_alone_by_what_is_paid_by_the_hour() {
     let sim = lab();
     let held = hold(&sim, reserve(1, Match::Open, None)).unwrap();
     let first = run(&sim, launch(0)).unwrap();
-    let second = run(&sim, launch(1)).unwrap();
-    assert_eq!(instance(&sim, &first).unwrap().reservation, Some(held));
-    assert_eq!(instance(&sim, &first).unwrap().market, Market::Reserved);
-    assert_eq!(instance(&sim, &second).unwrap().market, Market::OnDemand);
+    let found = instance(&sim, &first).unwrap();
+    assert_eq!((found.market, found.reservation, available(&sim, &held)), (Market::OnDemand, None, 1));
+    let second = run(&sim, launch_into(1, &held)).unwrap();
+    assert_eq!(instance(&sim, &second).unwrap().market, Market::Reserved);
 }
 
 #[test]
