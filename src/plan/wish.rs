@@ -19,7 +19,7 @@ use crate::effect::{Amount, Effects, Thing, Treated, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::Purpose;
 use crate::fleet::updates::When;
-use crate::ids::{NodeName, ReservationName, SlotId};
+use crate::ids::{NodeName, ReservationName, SlotId, TideName};
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Wish {
@@ -328,14 +328,17 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
     let starting = is_starting(node);
     // One that was never cut, and is new or only claimed, was in no tide.
     let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
-    let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
+    let is_lent = matches!(part.purpose, Purpose::Lent { .. });
+    let lent_before = from.is_some_and(|from| *from != pool.spec.layout);
+    let lent_before = lent_before && (*to == pool.spec.layout || is_lent) && !is_new;
     let target = &view.input.target;
     // Who cut it by hand did not lend it, and no tide asks for it.
     let lent_before = lent_before && layout::by_hand(view, pool, slot).is_none();
-    let late = from.filter(|_| lent_before).and_then(|from| target.lent_as(pool.name, from));
+    let late = from.filter(|_| lent_before).and_then(|from| layout::lent_as(view, pool, slot, from));
     let late = late.map(|(tide, loan)| target.coming_back(tide, loan));
     let (reason, pressure, rollout) = match (&part.purpose, &late) {
-        (Purpose::Lent { tide, to, .. }, _) => {
+        // Still as another tide lent it, it comes back from there first: its work is that borrower's.
+        (Purpose::Lent { tide, to, .. }, late) if !is_of_another(late, tide) => {
             (Reason::Lent { tide: tide.clone(), to: to.clone() }, PressureOf::default(), false)
         }
         // Asked back by the tide, or by an edit of it; or late from it, and then it is the owner's time already.
@@ -356,6 +359,11 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
     let nobody_left = slot.node.is_some_and(|(name, _)| view.harm.pods_on(name).is_empty());
     let ordered = matches!(state, CutState::Underway | CutState::Again) && nobody_left;
     Some(Wish::Cut { reason, pressure, state, rollout, ordered })
+}
+
+/// Whether a node comes back from another tide than this one.
+fn is_of_another(late: &Option<Purpose>, tide: &TideName) -> bool {
+    matches!(late, Some(Purpose::Returning { tide: by, .. }) if by != tide)
 }
 
 impl Wish {
