@@ -9,6 +9,7 @@ use super::dress::{self, clothes, is_dressed};
 use super::ends;
 use super::health::{self, Sickness};
 use super::layout::{self, CutState};
+use super::resized;
 use super::serving::kept_by;
 use super::silent;
 use super::slots::treated;
@@ -250,7 +251,8 @@ fn removal(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
         return Wish::Remove { reason: ending.reason, pressure, voluntary: false };
     }
     let (reason, voluntary) = not_wanted(view, pool, slot);
-    Wish::Remove { reason, pressure: PressureOf::default(), voluntary }
+    let hard_at = if reason == Reason::Resized { resized::hard_at(view, pool.name) } else { None };
+    Wish::Remove { reason, pressure: PressureOf { hard_at, ..PressureOf::default() }, voluntary }
 }
 
 /// Why a slot is not wanted, and whether somebody chose that: the tide made the pool smaller, its capacity ends, it is so
