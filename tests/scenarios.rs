@@ -164,6 +164,7 @@ scripts! {
     kueues_file_needs_a_change
     label_of_a_pool_keeps_its_node
     labels_come_before_machines_change_places
+    late_node_comes_back_to_the_tide_that_lent_it
     launched_and_never_listed
     launched_machines_change_places
     launches_name_their_hosts
@@ -176,6 +177,8 @@ scripts! {
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loan_of_a_night_ends_before_morning
+    loan_that_another_tide_cuts_anew_comes_back_first
+    loan_that_another_tide_lends_on_is_asked_back
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
     lost_ledger_after_a_rename
@@ -264,6 +267,7 @@ scripts! {
     reservation_on_another_leaf_is_passed_over
     reservation_shrinks_under_its_nodes
     reserved_places_come_before_offered_hosts
+    resized_pool_empties_in_the_morning
     retired_borrower_gives_back
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open
@@ -309,6 +313,7 @@ scripts! {
     tide_lends_what_nobody_uses
     tide_makes_a_pool_larger
     tide_makes_a_pool_smaller
+    tide_that_overrules_another_at_night
     tier_is_ranked_anew
     total_over_gpus_and_slices_is_kept
     turn_of_the_tide_approves_nothing_else
