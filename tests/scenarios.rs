@@ -268,6 +268,7 @@ scripts! {
     reservation_shrinks_under_its_nodes
     reserved_places_come_before_offered_hosts
     resized_pool_empties_in_the_morning
+    resized_pool_is_back_in_time
     retired_borrower_gives_back
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open
