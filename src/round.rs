@@ -202,6 +202,7 @@ fn ask_back(
             cut_short.insert(name.clone());
         }
     }
+    target.lent_since(ledger.head.lent.iter().map(|(name, lent)| (name.clone(), lent.since)));
     (gone, cut_short)
 }
 

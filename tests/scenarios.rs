@@ -165,6 +165,7 @@ scripts! {
     kueues_file_needs_a_change
     label_of_a_pool_keeps_its_node
     labels_come_before_machines_change_places
+    late_node_comes_back_to_the_tide_that_lent_it
     launched_and_never_listed
     launched_machines_change_places
     launches_name_their_hosts
@@ -178,6 +179,8 @@ scripts! {
     loan_goes_to_another_borrower
     loan_is_cut_in_another_way
     loan_of_a_night_ends_before_morning
+    loan_that_another_tide_cuts_anew_comes_back_first
+    loan_that_another_tide_lends_on_is_asked_back
     loans_edited_again_and_again
     lost_is_not_what_was_just_launched
     lost_ledger_after_a_rename
@@ -277,6 +280,8 @@ scripts! {
     reservation_shrinks_under_its_nodes
     reservations_are_chosen_over_all_pools
     reserved_places_come_before_offered_hosts
+    resized_pool_empties_in_the_morning
+    resized_pool_is_back_in_time
     retired_borrower_gives_back
     returned_loan_waits_for_nobody
     returned_node_counts_until_it_is_open
@@ -324,6 +329,7 @@ scripts! {
     tide_lends_what_nobody_uses
     tide_makes_a_pool_larger
     tide_makes_a_pool_smaller
+    tide_that_overrules_another_at_night
     tier_is_ranked_anew
     tier_preempts_in_another_way
     total_over_gpus_and_slices_is_kept

@@ -304,8 +304,26 @@ impl<'a> Case<'a> {
                     _ => self.asked_back_hard(tide, &slot.pool),
                 }
             }
+            Reason::Resized => self.given_up_hard(&self.slot_of_node(node)?.pool),
             _ => None,
         }
+    }
+
+    /// When nobody is asked any more about what a tide gives up of a pool's size as it turns: never while one is low, and at
+    /// once where all have turned.
+    fn given_up_hard(&self, pool: &PoolName) -> Option<Timestamp> {
+        let tides = self.standing().tides.iter().filter(|(_, spec)| spec.resizes.contains(pool));
+        let mut found = Some(Timestamp::MIN);
+        for (tide, spec) in tides {
+            match self.input.target.tides.get(tide) {
+                Some(Phase::Low { .. }) => return None,
+                Some(Phase::Reclaiming { due, .. } | Phase::HardReclaim { due }) => {
+                    found = found.max(due.checked_sub(spec.hard_at.signed()).ok());
+                }
+                Some(Phase::High) | None => {}
+            }
+        }
+        found
     }
 
     /// When nobody is asked any more about what a tide takes back of a pool beside the nodes that it wants back: quota

@@ -7,7 +7,7 @@ use super::case::Case;
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, Subject};
 use crate::ids::NodeName;
 use crate::observed::{InstanceState, PodSeen};
-use crate::plan::Step;
+use crate::plan::{Reason, Step};
 
 /// A kubelet that starts again, or a control plane that was away, is back within this; and pods were told to leave by
 /// Kubernetes itself after half of it.
@@ -58,7 +58,8 @@ fn judge(case: &Case<'_>, at: usize, step: &Step, node: &NodeName, found: &mut F
             found.step(LAW, &step.id, format!("{id} lifts the cordon of {node}, and does not come after it"));
         }
     }
-    if case.deadline_passed(at, node) {
+    // A tide that gives a node up evicts what has not left, and ends nobody's machine under him.
+    if case.deadline_passed(at, node) && *case.reason(at) != Reason::Resized {
         return;
     }
     let may_be_given_up = matches!(step.action, Action::Cloud(CloudAction::Terminate { .. })) && is_silent(case, node);

@@ -7,6 +7,7 @@ use super::slots::{BELIEVED, LISTED_WITHIN, in_target, is_gone, meant, recorded_
 use crate::effect::marks::is_starting;
 use crate::effect::{Action, LedgerChange, Lent};
 use crate::fleet::standing::LoanSpec;
+use crate::fleet::target::{Part, Purpose};
 use crate::ids::{InstanceId, NodeName, SlotId, TideName};
 use crate::observed::NodeSeen;
 use crate::plan::Step;
@@ -174,10 +175,26 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
     }
 }
 
-/// A node that carries the labels of a loan's cut, where that is another than its pool's.
+/// A node that carries the labels of a loan's cut, where that is another than its pool's, and is not one of those that
+/// other tides lend cut like this.
 fn lent_still<'a>(case: &Case<'a>, tide: &TideName) -> Option<&'a NodeName> {
     let loans = &case.standing().tides.get(tide)?.loans;
-    loans.iter().find_map(|loan| cut_for(case, loan).next())
+    loans.iter().find_map(|loan| cut_for(case, loan).nth(of_others(case, tide, loan)))
+}
+
+/// So many nodes of a loan's pool are cut like it for other tides: wanted so now, or remembered to be lent.
+fn of_others(case: &Case<'_>, tide: &TideName, loan: &LoanSpec) -> usize {
+    let parts = case.input.target.pools.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
+    let is_wanted = |part: &&Part| match &part.purpose {
+        Purpose::Lent { tide: by, .. } => by != tide && part.layout == loan.layout,
+        Purpose::Returning { .. } | Purpose::Spare | Purpose::Own => false,
+    };
+    let wanted: u32 = parts.filter(is_wanted).map(|part| part.nodes).sum();
+    let others = case.input.ledger.head.lent.iter().filter(|(name, _)| *name != tide);
+    let remembered = others.flat_map(|(_, lent)| &lent.spec.loans);
+    let remembered = remembered.filter(|one| one.pool == loan.pool && one.layout == loan.layout);
+    let remembered: u32 = remembered.map(|one| one.nodes).sum();
+    usize::try_from(wanted.max(remembered)).unwrap_or(usize::MAX)
 }
 
 /// A node of a loan of which less would be remembered than is, while more are cut for it than should be.

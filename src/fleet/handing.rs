@@ -5,6 +5,7 @@
 //! its pool is, whenever the clock says that it should be. Not here: how the cut of a node is seen (`compile::cuts`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -45,6 +46,14 @@ impl Fleet {
 }
 
 impl Target {
+    /// With what is remembered of its tides: since when each of them lends.
+    pub fn lent_since(&mut self, since: impl Iterator<Item = (TideName, Timestamp)>) {
+        let since: BTreeMap<TideName, Timestamp> = since.collect();
+        if self.standing.lent_since != since {
+            Arc::make_mut(&mut self.standing).lent_since = since;
+        }
+    }
+
     /// Its pools as far as their nodes have changed hands.
     pub fn handed_over(&self, cuts: &Cuts) -> BTreeMap<PoolName, PoolTarget> {
         let pools = self.pools.iter().map(|(name, pool)| {
@@ -56,10 +65,26 @@ impl Target {
     }
 
     /// The loan that a node of a pool is cut for, where none is wanted to be cut so: what an edit ended last before
-    /// what is late.
-    pub fn lent_as(&self, pool: &PoolName, layout: &LayoutName) -> Option<(&TideName, &LoanSpec)> {
+    /// what is late. Of several tides that lend such nodes it is the borrower's whose work is on it, in these queues; then
+    /// not the tide's that has what it lends now, and of the others the one that is remembered to lend, the latest.
+    pub fn lent_as<'q>(
+        &self,
+        pool: &PoolName,
+        layout: &LayoutName,
+        queues: impl Iterator<Item = &'q str> + Clone,
+    ) -> Option<(&TideName, &LoanSpec)> {
+        let rank = |(tide, loan): (&TideName, &LoanSpec)| {
+            let works = queues.clone().any(|queue| queue == loan.queue);
+            (loan.ended, works, !self.lends(pool, tide), self.standing.lent_since.get(tide).copied())
+        };
         let loans = self.standing.recut(pool).filter(|(_, loan)| loan.layout == *layout);
-        loans.reduce(|known, next| if next.1.ended > known.1.ended { next } else { known })
+        loans.reduce(|known, next| if rank(next) > rank(known) { next } else { known })
+    }
+
+    /// Whether a pool lends nodes by a tide at this instant.
+    fn lends(&self, pool: &PoolName, tide: &TideName) -> bool {
+        let mut parts = self.pools.get(pool).into_iter().flat_map(|pool| &pool.parts);
+        parts.any(|part| matches!(&part.purpose, Purpose::Lent { tide: by, .. } if by == tide))
     }
 
     /// What such a node is there for: it is on its way back.
@@ -125,7 +150,11 @@ fn whose(
     let seen = cut.and_then(|cut| cut.layout.as_ref());
     let is_own = seen == Some(&spec.layout);
     let in_use = seen.filter(|seen| **seen != spec.layout && **seen != part.layout);
-    let lent_as = || in_use.filter(|_| cut.is_some_and(|cut| !cut.fresh)).and_then(|seen| target.lent_as(name, seen));
+    let queues = cut.into_iter().flat_map(|cut| cut.work.keys()).map(String::as_str);
+    let lent_as = || {
+        let seen = in_use.filter(|_| cut.is_some_and(|cut| !cut.fresh))?;
+        target.lent_as(name, seen, queues.clone())
+    };
     let late = |(tide, loan): (&TideName, &LoanSpec)| (loan.layout.clone(), target.coming_back(tide, loan));
     match &part.purpose {
         Purpose::Lent { .. } if is_own && part.layout != spec.layout => (spec.layout.clone(), Purpose::Own),

@@ -47,6 +47,9 @@ pub struct Standing {
     pub tiers: BTreeMap<TierName, TierSpec>,
     pub quotas: BTreeMap<QuotaName, QuotaSpec>,
     pub tides: BTreeMap<TideName, TideSpec>,
+    /// Those of them that are remembered to lend, and since when: a node that is cut for a loan is one of theirs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lent_since: BTreeMap<TideName, Timestamp>,
     pub schedulers: BTreeMap<ProfileName, SchedulerSpec>,
     pub health: BTreeMap<PolicyName, HealthSpec>,
 }
@@ -334,6 +337,7 @@ impl Fleet {
                 })
                 .collect(),
             tides: self.tides.keys().filter_map(|name| self.tide_spec(name)).collect(),
+            lent_since: BTreeMap::new(),
             schedulers: self
                 .schedulers
                 .iter()

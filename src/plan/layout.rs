@@ -5,7 +5,7 @@
 //! every order is remembered, and one that came to nothing leads to the next rung: order it again by another value,
 //! once more, boot the node, replace it. Orders that were carried out count for nothing: each cut begins anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -23,8 +23,9 @@ use crate::effect::{
     digest_of,
 };
 use crate::fleet::policy::Remedy;
+use crate::fleet::standing::LoanSpec;
 use crate::fleet::target::Purpose;
-use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName, StepId};
+use crate::ids::{LayoutName, MigProfile, NodeName, ResourceName, StepId, TideName};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, ObjectKey};
 
@@ -198,12 +199,25 @@ fn is_the_tides(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>, touch
     let Some(is) = current(view, pool, seen) else { return false };
     let lent = &view.input.ledger.head.lent;
     match &part.purpose {
-        Purpose::Lent { tide, .. } => *is == pool.spec.layout && lent.get(tide).is_none_or(|lent| touched < lent.since),
+        Purpose::Lent { tide, .. } if *is == pool.spec.layout => lent.get(tide).is_none_or(|lent| touched < lent.since),
         Purpose::Returning { .. } => true,
-        Purpose::Own | Purpose::Spare => {
-            view.input.target.lent_as(pool.name, is).is_some_and(|(tide, _)| lent.contains_key(tide))
+        Purpose::Lent { .. } | Purpose::Own | Purpose::Spare => {
+            lent_as(view, pool, slot, is).is_some_and(|(tide, _)| lent.contains_key(tide))
         }
     }
+}
+
+/// The loan that a slot's node is cut for, by its cut and whose work is on it.
+pub fn lent_as<'a>(
+    view: &View<'a>,
+    pool: &PoolView<'_>,
+    slot: &SlotView<'_>,
+    is: &LayoutName,
+) -> Option<(&'a TideName, &'a LoanSpec)> {
+    let pods = slot.node.map_or(&[][..], |(node, _)| view.harm.pods_on(node));
+    let work = pods.iter().filter(|pod| pod.counts()).filter_map(|pod| view.harm.workload(pod));
+    let queues: BTreeSet<&str> = work.map(|workload| workload.queue.as_str()).collect();
+    view.input.target.lent_as(pool.name, is, queues.iter().copied())
 }
 
 /// Orders a cut of an empty, cordoned node, and waits until the node shows it.

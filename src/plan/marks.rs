@@ -13,7 +13,7 @@ use super::types::*;
 use super::view::{Body, LISTED_WITHIN, SlotView, View};
 use crate::effect::marks::{ASKED, CORDON, Mark, SUSPENDED, is_starting};
 use crate::effect::{Action, CloudAction, ClusterAction, Fact, LedgerChange, PoolLedger, Slot, Thing};
-use crate::fleet::target::Purpose;
+use crate::fleet::target::{Part, Purpose};
 use crate::ids::{NodeName, PoolName, SlotId, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{NodeSeen, WorkloadSeen};
@@ -53,8 +53,8 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
     let nodes = view.input.observed.cluster.nodes.seen();
     let cordoned = |name: &NodeName| nodes.get(name).is_some_and(|node| node.annotation(CORDON).is_some());
     // Asked before its node is closed, because its time ends before it has run as long as it was promised.
-    let returning =
-        |slot: &SlotView<'_>| slot.part.is_some_and(|part| matches!(part.purpose, Purpose::Returning { .. }));
+    let comes_back = |part: &Part| matches!(part.purpose, Purpose::Returning { .. });
+    let returning = |slot: &SlotView<'_>| slot.by_tide || slot.part.is_some_and(comes_back);
     let returning = || view.slots().filter(|(_, slot)| returning(slot)).filter_map(|(_, slot)| Some(slot.node?.0));
     let returning: LazyCell<BTreeSet<&NodeName>, _> = LazyCell::new(|| returning().collect());
     let returns = |name: &NodeName| returning.contains(name);

@@ -4,12 +4,16 @@
 //! documents gave a pool when it last had that many nodes: what it lacks of that, the tide took; what it has beyond, the tide
 //! brought. Which nodes go is for `compile::seats`.
 
+use jiff::Timestamp;
+
 use super::draft::{Course, Draft};
 use super::drain::{Steps, step_id};
 use super::slots::standing;
 use super::types::*;
 use super::view::{PoolView, SlotView, View};
 use crate::effect::{Action, LedgerChange, Slot};
+use crate::fleet::tide::Phase;
+use crate::ids::PoolName;
 
 /// Whether an empty slot is filled because a tide turned, and not because somebody wrote more.
 pub fn fills(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool {
@@ -17,6 +21,21 @@ pub fn fills(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> bool 
     let had = view.input.ledger.pools.get(pool.name).and_then(|known| known.size);
     let gave_up = slot.record.is_some_and(|record| record.gave_up);
     view.standing.is_resized(pool.name) && !gave_up && (place >= size || had.is_some_and(|had| place < had))
+}
+
+/// From when on nobody is asked any more about a node that a tide gives up. As it makes a pool smaller for a while nobody is
+/// hurried: the work is its owner's. As it turns it says itself until when it asks, and one that has turned is late.
+pub fn hard_at(view: &View<'_>, pool: &PoolName) -> Option<Timestamp> {
+    let tides = view.standing.tides.iter().filter(|(_, spec)| spec.resizes.contains(pool));
+    let mut asked_until = None;
+    for (name, spec) in tides {
+        let phase = view.input.target.tides.get(name).copied().unwrap_or(Phase::High);
+        match spec.asks_back(None, phase) {
+            Some(_) if matches!(phase, Phase::Low { .. }) => return None,
+            times => asked_until = asked_until.max(times.map(|(hard_at, _)| hard_at)),
+        }
+    }
+    asked_until.or(Some(view.now))
 }
 
 /// Notes the size of each pool that a tide resizes, once it has that many nodes.

@@ -36,9 +36,9 @@ pub fn plan(view: &View<'_>, draft: &mut Draft) {
         let phase = view.input.target.tides.get(name).copied().unwrap_or(Phase::High);
         guard(view, name, spec, phase, draft);
         remember(view, name, spec, phase, &handed, draft);
-        for loan in asked_back(spec, phase) {
+        for loan in asked_back(view, &handed, (name, spec), phase) {
             let times = spec.asks_back(loan.ended, phase).unwrap_or((view.now, view.now));
-            reclaim(view, &handed, name, loan, times, draft);
+            reclaim(view, &handed, (name, loan), times, draft);
         }
         quotas_follow(name, spec, draft);
     }
@@ -173,15 +173,32 @@ fn comes_back(view: &View<'_>, name: &TideName, spec: &TideSpec, why: &str, draf
     draft.held.push(Held { disruption: view.harm.hit(&pods), ..held(&on, wanted, reason, waits) });
 }
 
-/// The loans whose work has to go now: all of a tide that asks back, else what an edit ended. Once for each borrower of
-/// a pool, what is due first before the rest.
-fn asked_back(spec: &TideSpec, phase: Phase) -> Vec<&LoanSpec> {
+/// The loans whose work has to go now: all of a tide that asks back, else what an edit ended and what another tide lends
+/// on. Once for each borrower of a pool, what is due first before the rest.
+fn asked_back<'s>(
+    view: &View<'_>,
+    handed: &Handed,
+    (tide, spec): (&TideName, &'s TideSpec),
+    phase: Phase,
+) -> Vec<&'s LoanSpec> {
     let is_low = matches!(phase, Phase::Low { .. });
-    let mut loans: Vec<&LoanSpec> = spec.loans.iter().filter(|loan| loan.ended.is_some() || !is_low).collect();
+    let is_over = |loan: &&LoanSpec| loan.ended.is_some() || !is_low || is_lent_on(view, handed, (tide, loan));
+    let mut loans: Vec<&LoanSpec> = spec.loans.iter().filter(is_over).collect();
     loans.sort_by_key(|loan| (loan.ended.is_none(), loan.ended));
     let mut known = BTreeSet::new();
     loans.retain(|loan| known.insert((&loan.pool, &loan.to)));
     loans
+}
+
+/// Whether another tide lends a loan's nodes to somebody else, cut as they are: nobody empties them for a cut.
+fn is_lent_on(view: &View<'_>, handed: &Handed, (tide, loan): (&TideName, &LoanSpec)) -> bool {
+    let is_open = view.standing.lent_since.contains_key(tide);
+    let mut parts = handed.get(&loan.pool).into_iter().flat_map(|pool| &pool.parts);
+    is_open
+        && parts.any(|part| match &part.purpose {
+            Use::Lent { tide: by, to, .. } => by != tide && *to != loan.to && part.layout == loan.layout,
+            Use::Returning { .. } | Use::Spare | Use::Own => false,
+        })
 }
 
 /// What has to be remembered about what a tide lends, so that it is asked back even if its document goes, or lends less;
@@ -248,7 +265,7 @@ fn is_ended_out(view: &View<'_>, handed: &Handed, name: &TideName, loan: &LoanSp
         _ => false,
     };
     let mut away = parts.filter(|part| part.layout == loan.layout);
-    away.any(|part| is_its(&part.purpose)) || is_leaving(view, loan) || is_borrowed(view, handed, loan)
+    away.any(|part| is_its(&part.purpose)) || is_leaving(view, loan) || is_borrowed(view, handed, (name, loan))
 }
 
 /// Whether a node that is still cut for a loan goes as its pool becomes smaller: it comes back to nobody.
@@ -258,8 +275,8 @@ fn is_leaving(view: &View<'_>, loan: &LoanSpec) -> bool {
     goes.any(|(_, node)| !is_starting(node) && layout::current(view, pool, node) == Some(&loan.layout))
 }
 
-fn is_borrowed(view: &View<'_>, handed: &Handed, loan: &LoanSpec) -> bool {
-    borrowed(view, handed, loan).is_some_and(|(running, over)| {
+fn is_borrowed(view: &View<'_>, handed: &Handed, (tide, loan): (&TideName, &LoanSpec)) -> bool {
+    borrowed(view, handed, (tide, loan)).is_some_and(|(running, over)| {
         over.values().any(|amount| *amount > 0) || running.iter().any(|(_, one)| smaller::holds_places(one))
     })
 }
@@ -274,7 +291,7 @@ pub fn is_out(view: &View<'_>, handed: &Handed, name: &TideName, spec: &TideSpec
     };
     let parts = handed.iter().flat_map(|(pool, target)| target.parts.iter().map(move |part| (pool, part)));
     parts.into_iter().any(|(pool, part)| of_tide(pool, &part.purpose))
-        || spec.loans.iter().any(|loan| is_leaving(view, loan) || is_borrowed(view, handed, loan))
+        || spec.loans.iter().any(|loan| is_leaving(view, loan) || is_borrowed(view, handed, (name, loan)))
 }
 
 fn record(draft: &mut Draft, name: &TideName, verb: &str, change: LedgerChange, wanted: String) {
@@ -290,12 +307,11 @@ fn record(draft: &mut Draft, name: &TideName, verb: &str, change: LedgerChange, 
 fn reclaim(
     view: &View<'_>,
     handed: &Handed,
-    tide: &TideName,
-    loan: &LoanSpec,
+    (tide, loan): (&TideName, &LoanSpec),
     (hard_at, due): (Timestamp, Timestamp),
     draft: &mut Draft,
 ) {
-    let Some((mut running, mut over)) = borrowed(view, handed, loan) else { return };
+    let Some((mut running, mut over)) = borrowed(view, handed, (tide, loan)) else { return };
     if is_on(Mistake::QuotaThoughtReclaimed) {
         return;
     }
@@ -423,14 +439,15 @@ fn emptied<'a>(view: &View<'a>, handed: &Handed, loan: &LoanSpec) -> BTreeSet<&'
         .collect()
 }
 
-/// What a borrower runs on a pool whose cut did not change, or of which an edit lends it less, and by how much that is
-/// beyond what it may have now.
+/// What a borrower runs on a pool whose cut did not change, of which an edit lends it less, or that another tide lends on
+/// as it is cut, and by how much that is beyond what it may have now.
 fn borrowed<'a>(
     view: &View<'a>,
     handed: &Handed,
-    loan: &LoanSpec,
+    (tide, loan): (&TideName, &LoanSpec),
 ) -> Option<(Running<'a>, BTreeMap<ResourceName, i64>)> {
-    let is_asked = |pool: &&PoolSpec| pool.layout == loan.layout || loan.ended.is_some();
+    let is_asked =
+        |pool: &&PoolSpec| pool.layout == loan.layout || loan.ended.is_some() || is_lent_on(view, handed, (tide, loan));
     let pool = view.standing.pools.get(&loan.pool).filter(is_asked)?;
     let holds = |workload: &WorkloadSeen| {
         workload.queue.as_str() == loan.queue

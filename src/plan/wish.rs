@@ -9,6 +9,7 @@ use super::dress::{self, is_dressed};
 use super::ends;
 use super::health::{self, Sickness};
 use super::layout::{self, CutState};
+use super::resized;
 use super::serving::kept_by;
 use super::silent;
 use super::slots::treated;
@@ -19,7 +20,7 @@ use crate::effect::{Amount, Effects, Thing, Treated, Verb};
 use crate::fleet::policy::Remedy;
 use crate::fleet::target::Purpose;
 use crate::fleet::updates::When;
-use crate::ids::{NodeName, ReservationName, SlotId};
+use crate::ids::{NodeName, ReservationName, SlotId, TideName};
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Wish {
@@ -248,7 +249,8 @@ fn removal(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Wish {
         return Wish::Remove { reason: ending.reason, pressure, voluntary: false };
     }
     let (reason, voluntary) = not_wanted(view, pool, slot);
-    Wish::Remove { reason, pressure: PressureOf::default(), voluntary }
+    let hard_at = if reason == Reason::Resized { resized::hard_at(view, pool.name) } else { None };
+    Wish::Remove { reason, pressure: PressureOf { hard_at, ..PressureOf::default() }, voluntary }
 }
 
 /// Why a slot is not wanted, and whether somebody chose that: the tide made the pool smaller, its capacity ends, it is so
@@ -327,14 +329,17 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
     let starting = is_starting(node);
     // One that was never cut, and is new or only claimed, was in no tide.
     let is_new = starting || (slot.is_existing() && layout::is_never_cut(node));
-    let lent_before = from.is_some_and(|from| *from != pool.spec.layout) && *to == pool.spec.layout && !is_new;
+    let is_lent = matches!(part.purpose, Purpose::Lent { .. });
+    let lent_before = from.is_some_and(|from| *from != pool.spec.layout);
+    let lent_before = lent_before && (*to == pool.spec.layout || is_lent) && !is_new;
     let target = &view.input.target;
     // Who cut it by hand did not lend it, and no tide asks for it.
     let lent_before = lent_before && layout::by_hand(view, pool, slot).is_none();
-    let late = from.filter(|_| lent_before).and_then(|from| target.lent_as(pool.name, from));
+    let late = from.filter(|_| lent_before).and_then(|from| layout::lent_as(view, pool, slot, from));
     let late = late.map(|(tide, loan)| target.coming_back(tide, loan));
     let (reason, pressure, rollout) = match (&part.purpose, &late) {
-        (Purpose::Lent { tide, to, .. }, _) => {
+        // Still as another tide lent it, it comes back from there first: its work is that borrower's.
+        (Purpose::Lent { tide, to, .. }, late) if !is_of_another(late, tide) => {
             (Reason::Lent { tide: tide.clone(), to: to.clone() }, PressureOf::default(), false)
         }
         // Asked back by the tide, or by an edit of it; or late from it, and then it is the owner's time already.
@@ -355,6 +360,11 @@ pub fn cut_wish(view: &View<'_>, pool: &PoolView<'_>, slot: &SlotView<'_>) -> Op
     let nobody_left = slot.node.is_some_and(|(name, _)| view.harm.pods_on(name).is_empty());
     let ordered = matches!(state, CutState::Underway | CutState::Again) && nobody_left;
     Some(Wish::Cut { reason, pressure, state, rollout, ordered })
+}
+
+/// Whether a node comes back from another tide than this one.
+fn is_of_another(late: &Option<Purpose>, tide: &TideName) -> bool {
+    matches!(late, Some(Purpose::Returning { tide: by, .. }) if by != tide)
 }
 
 impl Wish {

@@ -24,6 +24,18 @@
 mod cloud;
 mod cluster;
 mod scene;
+/// `1st`, `12th`, `23rd`.
+fn nth(count: usize) -> String {
+    let ending = match (count % 10, count % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{count}{ending}")
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +86,9 @@ struct Rules {
 struct PoolRules {
     /// None: as many as its reservations hold.
     size: Option<u32>,
+    /// Of a pool that tides resize: so many nodes an edit took that are not gone yet. What else is beyond the size is what
+    /// a tide brought.
+    edited: Option<u32>,
     at_once: u32,
     template: Option<Digest>,
 }
@@ -89,13 +104,18 @@ impl Watch {
         self.rules.hourly = standing.limits.hourly_usd;
         self.rules.removed_per_hour = standing.limits.nodes_removed_per_hour;
         let desired = compile(target);
-        self.rules.pools.clear();
+        let before = std::mem::take(&mut self.rules.pools);
         for (name, pool) in &standing.pools {
             if let Some(price) = pool.shape.on_demand {
                 self.rules.prices.insert(pool.shape.instance_type.clone(), price);
             }
             let template = desired.pools.get(name).map(|objects| objects.template.digest.clone());
-            let rules = PoolRules { size: pool.size, at_once: pool.updates.max_unavailable, template };
+            let known = before.get(name);
+            let (was, is) = (known.and_then(|known| known.size).or(pool.size).unwrap_or(0), pool.size.unwrap_or(0));
+            let open = known.and_then(|known| known.edited).unwrap_or(0);
+            let edited = (open + was.saturating_sub(is)).saturating_sub(is.saturating_sub(was));
+            let edited = standing.is_resized(name).then_some(edited);
+            let rules = PoolRules { size: pool.size, edited, at_once: pool.updates.max_unavailable, template };
             self.rules.pools.insert(name.clone(), rules);
         }
     }
@@ -205,11 +225,15 @@ impl Watch {
     fn removal(&mut self, now: Timestamp, instance: &InstanceId, what: &SlotId) {
         let hour = AN_HOUR - self.skew.abs();
         self.removals.retain(|_, (earlier, _)| now.duration_since(*earlier) < hour);
+        let edited = self.rules.pools.get_mut(&what.pool).and_then(|rules| rules.edited.as_mut());
+        if let Some(edited) = edited.filter(|_| !self.removals.contains_key(instance)) {
+            *edited = edited.saturating_sub(1);
+        }
         self.removals.entry(instance.clone()).or_insert((now, self.rules.removed_per_hour));
         let most = self.removals.values().map(|(_, allowed)| *allowed).max().unwrap_or(0);
         let count = self.removals.len();
         if count > most as usize {
-            self.say(format!("I13: {what} is the {count}th node removed within an hour, {most} may be"));
+            self.say(format!("I13: {what} is the {} node removed within an hour, {most} may be", nth(count)));
         }
     }
 

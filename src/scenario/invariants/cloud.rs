@@ -107,8 +107,12 @@ impl Watch {
         let why = node.annotation(CORDON).map(Mark::parse).map(|mark| mark.why).unwrap_or_default();
         let outdated = scene.instance(node).is_some_and(|found| found.digest != rules.template);
         match why.as_str() {
-            // More are there than the documents ask for; what a tide gives up is within their size.
-            "remove" => is_well && rules.size.is_some_and(|size| filled(scene, &slot.pool) > size),
+            // More are there than the documents ask for; what a tide gives up is within their size, and what it brought goes
+            // as it turns.
+            "remove" => {
+                let beyond = rules.size.is_some_and(|size| filled(scene, &slot.pool) > size);
+                is_well && beyond && rules.edited.is_none_or(|edited| edited > 0)
+            }
             "replace" => is_well && outdated && !was_treated(scene, slot),
             _ => false,
         }
