@@ -11,7 +11,8 @@ use tidewright::fleet::Target;
 use tidewright::load;
 use tidewright::observed::{ClusterSeen, NodeSeen, ObjectKey, ObjectKind, ObjectSeen, Read};
 
-const FLEET: &str = "kind: Fleet
+const FLEET: &str = "apiVersion: tidewright.dev/v1alpha1
+kind: Fleet
 metadata: {name: lab}
 spec:
   timeZone: UTC
@@ -19,18 +20,22 @@ spec:
   kubernetes: {sim: {}}
   hardware: [{name: dgx-h100, gpu: h100-sxm, gpus: 8}]
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: PreemptionTier
 metadata: {name: low}
 spec: {rank: 1}
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: NodePool
 metadata: {name: own}
 spec: {instanceType: dgx-h100, nodes: 2, capacity: [{existing: {labels: {rack: a}}}]}
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: NodePool
 metadata: {name: plain}
 spec: {instanceType: dgx-h100, nodes: 1, capacity: [{existing: {labels: {rack: b}}}]}
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: Quota
 metadata: {name: a}
 spec:

@@ -18,6 +18,7 @@ use crate::fleet::policy::Remedy;
 use crate::ids::{ReservationId, StepId};
 use crate::mistakes::{Mistake, is_on};
 use crate::observed::{Gap, Market};
+use crate::units::Usd;
 
 /// A slot without a node that serves.
 pub fn empty_slot(
@@ -144,7 +145,7 @@ pub fn fill(
         return hold(draft, &on, sentence, reason, WaitingOn::Unread(gap));
     }
     let supply = match unplaced(view, pool) {
-        Some(gap) => Supply::Wait(WaitingOn::Unread(gap)),
+        Some(gap) => Supply::Wait(WaitingOn::Unread(gap), Usd::default()),
         None => shared.room.supply(view, pool, slot, freed, replaces_dead),
     };
     let consent = match &supply {

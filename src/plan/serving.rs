@@ -24,6 +24,7 @@ use crate::effect::{
 use crate::fleet::updates::When;
 use crate::ids::{BootId, NodeName, StepId, Uid};
 use crate::observed::PodSeen;
+use crate::units::Usd;
 
 /// The budget of slices that have to stay up.
 pub const KEEP_READY: &str = "keepReady";
@@ -199,7 +200,7 @@ fn successor(
     let is_sick = matches!(reason, Reason::Sick { .. });
     shared.room.leaves(view, pool, slot);
     if let Some(gap) = super::empty::unplaced(view, pool) {
-        return Some(Supply::Wait(WaitingOn::Unread(gap)));
+        return Some(Supply::Wait(WaitingOn::Unread(gap), Usd::default()));
     }
     Some(shared.room.supply(view, pool, slot, freed, is_sick))
 }

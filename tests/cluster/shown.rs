@@ -15,18 +15,22 @@ spec:
   kubernetes: {kubeconfig: {context: bench}}
   hardware: [{name: dgx-h100, gpu: h100-sxm, gpus: 8}]
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: NodePool
 metadata: {name: shown-own}
 spec: {instanceType: dgx-h100, nodes: 2, capacity: [{existing: {labels: {rack: shown-own}}}]}
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: NodePool
 metadata: {name: shown-p5}
 spec: {instanceType: p5.48xlarge, nodes: 1, capacity: [{existing: {labels: {rack: shown-p5}}}]}
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: PreemptionTier
 metadata: {name: shown}
 spec: {rank: 200}
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: Quota
 metadata: {name: shown-own}
 spec:
@@ -34,6 +38,7 @@ spec:
   tiers: [shown]
   shares: [{pool: shown-own, guarantee: {gpus: 16}}]
 ---
+apiVersion: tidewright.dev/v1alpha1
 kind: Quota
 metadata: {name: shown-p5}
 spec:
