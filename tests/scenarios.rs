@@ -302,6 +302,7 @@ scripts! {
     silent_node_is_replaced
     slices_that_stay_up_take_no_room
     smaller_loan_is_asked_back_in_good_time
+    smaller_size_of_a_tide_is_asked_for
     spares_are_kept_beside_a_loan
     spot_interruption
     spot_is_priced_in_its_zones
@@ -309,6 +310,7 @@ scripts! {
     stillborn_node_is_replaced
     three_pools_exchange_nodes_in_a_ring
     throttled_calls_are_repeated
+    tide_added_at_night_is_asked_for
     tide_is_no_way_around_a_roll_out
     tide_lends_and_reclaims
     tide_lends_what_nobody_uses
