@@ -315,6 +315,7 @@ scripts! {
     silent_node_is_replaced
     slices_that_stay_up_take_no_room
     smaller_loan_is_asked_back_in_good_time
+    smaller_size_of_a_tide_is_asked_for
     spares_are_kept_beside_a_loan
     spot_counts_at_its_highest_price
     spot_interruption
@@ -324,6 +325,7 @@ scripts! {
     taint_shuts_nobody_out
     three_pools_exchange_nodes_in_a_ring
     throttled_calls_are_repeated
+    tide_added_at_night_is_asked_for
     tide_is_no_way_around_a_roll_out
     tide_lends_and_reclaims
     tide_lends_what_nobody_uses

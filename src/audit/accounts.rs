@@ -10,7 +10,8 @@ use crate::effect::{
     digest_of,
 };
 use crate::fleet::pool::Source;
-use crate::ids::{NodeName, PoolName, QuotaName, SlotId};
+use crate::fleet::tide::Phase;
+use crate::ids::{NodeName, PoolName, QuotaName, SlotId, TideName};
 use crate::observed::{ObjectKey, ObjectKind, ObjectSeen, PodSeen};
 use crate::plan::{Consent, Held, Reason, Step, Urgency, WaitingOn};
 
@@ -172,9 +173,10 @@ pub fn resized(case: &Case<'_>, found: &mut Found) {
         let there = known.into_iter().flat_map(|known| known.slots.values()).filter(|slot| slot.is_something()).count();
         let there = u32::try_from(there).unwrap_or(u32::MAX);
         let resizes = case.standing().tides.values().any(|tide| tide.resizes.contains(pool));
+        let at_night = taken_at_night(case, pool, target.nodes, size);
         let may_go = match known.and_then(|known| known.size).filter(|_| resizes) {
-            Some(had) => there.saturating_sub(target.nodes).saturating_sub(had.saturating_sub(size)),
-            None => size.saturating_sub(target.nodes),
+            Some(had) => there.saturating_sub(target.nodes).saturating_sub(had.saturating_sub(size).max(at_night)),
+            None => size.saturating_sub(target.nodes).saturating_sub(at_night),
         };
         if let Some(step) = usize::try_from(may_go).ok().and_then(|may_go| steps.get(may_go)) {
             found.step(
@@ -184,6 +186,18 @@ pub fn resized(case: &Case<'_>, found: &mut Found) {
             );
         }
     }
+}
+
+/// So many nodes somebody took from what a tide gives a pool, while that is in force: fewer than was remembered of it, or than
+/// the pool had without it.
+fn taken_at_night(case: &Case<'_>, pool: &PoolName, nodes: u32, size: u32) -> u32 {
+    let written = case.standing().low_sizes.get(pool).into_iter().flatten();
+    let in_force = written.filter(|(tide, written)| {
+        **written == nodes && matches!(case.input.target.tides.get(*tide), Some(Phase::Low { .. }))
+    });
+    let known = case.pool_ledger(pool);
+    let before = |tide: &TideName| known.and_then(|known| known.low.get(tide).copied().or(known.size)).unwrap_or(size);
+    in_force.map(|(tide, _)| before(tide).saturating_sub(nodes)).next().unwrap_or(0)
 }
 
 /// What has a budget of its own, or goes on under a freeze, has a reason for it: who applies looks at no other.

@@ -8,7 +8,8 @@ use crate::effect::marks::is_starting;
 use crate::effect::{Action, LedgerChange, Lent};
 use crate::fleet::standing::LoanSpec;
 use crate::fleet::target::{Part, Purpose};
-use crate::ids::{InstanceId, NodeName, SlotId, TideName};
+use crate::fleet::tide::Phase;
+use crate::ids::{InstanceId, NodeName, PoolName, SlotId, TideName};
 use crate::observed::NodeSeen;
 use crate::plan::Step;
 
@@ -91,6 +92,7 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
                 None => require(falls || enough, || format!("{pool} has {has} nodes, and not {nodes}")),
             }
         }
+        LedgerChange::SizedLow { pool, tide, nodes } => low_size(case, pool, tide, *nodes),
         LedgerChange::Renamed { from, to } => {
             let renamed = case.input.target.pools.get(to).and_then(|pool| pool.renamed_from.as_ref());
             require(renamed == Some(from), || format!("no document says that {to} was {from}"))?;
@@ -172,6 +174,25 @@ fn judge(case: &Case<'_>, at: usize, change: &LedgerChange) -> Result<(), String
         | LedgerChange::Thaw(_)
         | LedgerChange::KnownAnew { .. } => Err("this is for `apply` or a person to write, not for a plan".into()),
         _ => Ok(()),
+    }
+}
+
+/// What a tide gives a pool is as the documents say; and where that is less than was known and in force, it is done.
+fn low_size(case: &Case<'_>, pool: &PoolName, tide: &TideName, nodes: Option<u32>) -> Result<(), String> {
+    let written = case.standing().low_sizes.get(pool).and_then(|sizes| sizes.get(tide)).copied();
+    require(written == nodes, || format!("the documents do not say this of {pool} and {tide}"))?;
+    let (Some(nodes), Some(known), Some(target)) = (nodes, case.pool_ledger(pool), case.input.target.pools.get(pool))
+    else {
+        return Ok(());
+    };
+    let is_low = matches!(case.input.target.tides.get(tide), Some(Phase::Low { .. }));
+    let had = known.low.get(tide).copied().or(known.size).or_else(|| case.pool(pool)?.size);
+    let falls = had.is_some_and(|had| nodes < had);
+    let mut open = known.slots.iter().filter(|(_, slot)| slot.is_something());
+    let beyond = open.find(|(index, _)| !in_target(case, &SlotId::new(pool, **index)));
+    match beyond.filter(|_| is_low && falls && target.nodes == nodes) {
+        Some((index, _)) => Err(format!("{pool}/{index} is beyond what {tide} gives it, and nobody was asked")),
+        None => Ok(()),
     }
 }
 

@@ -122,15 +122,20 @@ impl Scene<'_> {
     }
 
     /// How many of so many slots beyond the size are a tide's to take: what it makes the pool smaller, and what it made it
-    /// larger before. The rest is somebody's edit.
+    /// larger before. The rest is somebody's edit: of the size, or of what a tide that is low makes of it.
     fn resized(&self, name: &PoolName, surplus: usize) -> usize {
         let (target, standing) = (self.target.pools.get(name), &self.target.standing);
         let size = standing.pools.get(name).and_then(|spec| spec.size);
         let (Some(target), Some(size)) = (target, size) else { return 0 };
-        let had = self.ledger.pools.get(name).and_then(|known| known.size).filter(|_| standing.is_resized(name));
+        let known = self.ledger.pools.get(name);
+        let had = known.and_then(|known| known.size).filter(|_| standing.is_resized(name));
+        // A tide that was not seen before it was low made nothing larger or smaller yet.
+        let gave = |tide| known.and_then(|known| known.low.get(tide).copied()).or(had).unwrap_or(size);
+        let by_edit = self.target.sized_by(name).map_or(0, |tide| gave(tide).saturating_sub(target.nodes));
+        let count = |nodes: u32| usize::try_from(nodes).unwrap_or(usize::MAX);
         match had {
-            Some(had) => surplus.saturating_sub(usize::try_from(had.saturating_sub(size)).unwrap_or(usize::MAX)),
-            None => usize::try_from(size.saturating_sub(target.nodes)).unwrap_or(usize::MAX),
+            Some(had) => surplus.saturating_sub(count(had.saturating_sub(size).max(by_edit))),
+            None => count(size.saturating_sub(target.nodes).saturating_sub(by_edit)),
         }
     }
 

@@ -84,6 +84,12 @@ pub enum LedgerChange {
         pool: PoolName,
         nodes: u32,
     },
+    /// What a tide gives a pool while it is low, or that it gives it no size any more.
+    SizedLow {
+        pool: PoolName,
+        tide: TideName,
+        nodes: Option<u32>,
+    },
     Renamed {
         from: PoolName,
         to: PoolName,
@@ -243,7 +249,9 @@ impl LedgerChange {
             | Self::Exchanged { slot, .. }
             | Self::ExchangeOver { slot, .. }
             | Self::Treated { slot, .. } => pool(slot),
-            Self::Forgotten { pool } | Self::Sized { pool, .. } => vec![Part::Pool(pool.clone())],
+            Self::Forgotten { pool } | Self::Sized { pool, .. } | Self::SizedLow { pool, .. } => {
+                vec![Part::Pool(pool.clone())]
+            }
             Self::Renamed { from, to } => {
                 vec![Part::Pool(from.clone()), Part::Pool(to.clone()), Part::Head]
             }
@@ -276,6 +284,7 @@ impl LedgerChange {
                 | Self::Closed { .. }
                 | Self::Forgotten { .. }
                 | Self::Sized { .. }
+                | Self::SizedLow { .. }
                 | Self::Renamed { .. }
                 | Self::Exchanged { .. }
                 | Self::ExchangeOver { .. }

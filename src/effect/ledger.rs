@@ -89,6 +89,9 @@ pub struct PoolLedger {
     /// fewer than this is the tide's doing, and nobody's edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
+    /// So many nodes each tide was written to give it while it is low, as that was last seen without being in force, or done.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub low: BTreeMap<TideName, u32>,
 }
 
 /// One place for a node.
@@ -313,6 +316,7 @@ impl Ledger {
             | LedgerChange::Closed { .. }
             | LedgerChange::Forgotten { .. }
             | LedgerChange::Sized { .. }
+            | LedgerChange::SizedLow { .. }
             | LedgerChange::Renamed { .. }
             | LedgerChange::Exchange { .. }
             | LedgerChange::Exchanged { .. }
@@ -525,6 +529,13 @@ impl Ledger {
             }
             LedgerChange::Sized { pool, nodes } => {
                 self.pools.entry(pool.clone()).or_default().size = Some(*nodes);
+            }
+            LedgerChange::SizedLow { pool, tide, nodes } => {
+                let low = &mut self.pools.entry(pool.clone()).or_default().low;
+                match nodes {
+                    Some(nodes) => _ = low.insert(tide.clone(), *nodes),
+                    None => _ = low.remove(tide),
+                }
             }
             LedgerChange::Renamed { from, to } => self.rename(from, to),
             LedgerChange::Exchange { slot, with, gives, takes } => {

@@ -50,6 +50,9 @@ pub struct Standing {
     /// Those of them that are remembered to lend, and since when: a node that is cut for a loan is one of theirs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lent_since: BTreeMap<TideName, Timestamp>,
+    /// So many nodes tides give pools while they are low.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub low_sizes: BTreeMap<PoolName, BTreeMap<TideName, u32>>,
     pub schedulers: BTreeMap<ProfileName, SchedulerSpec>,
     pub health: BTreeMap<PolicyName, HealthSpec>,
 }
@@ -338,6 +341,7 @@ impl Fleet {
                 .collect(),
             tides: self.tides.keys().filter_map(|name| self.tide_spec(name)).collect(),
             lent_since: BTreeMap::new(),
+            low_sizes: self.low_sizes(),
             schedulers: self
                 .schedulers
                 .iter()
@@ -441,6 +445,16 @@ impl Parts {
             health: health.map(|(name, _)| name.clone()),
         };
         Some((name.clone(), spec))
+    }
+
+    fn low_sizes(&self) -> BTreeMap<PoolName, BTreeMap<TideName, u32>> {
+        let mut sizes: BTreeMap<PoolName, BTreeMap<TideName, u32>> = BTreeMap::new();
+        for (name, tide) in &self.tides {
+            for resize in &tide.resizes {
+                sizes.entry(resize.pool.value.clone()).or_default().insert(name.clone(), resize.nodes.value);
+            }
+        }
+        sizes
     }
 
     fn tide_spec(&self, name: &TideName) -> Option<(TideName, TideSpec)> {

@@ -303,6 +303,16 @@ impl Parts {
     }
 }
 
+impl Target {
+    /// The tide that says how many nodes a pool has now.
+    pub fn sized_by(&self, pool: &PoolName) -> Option<&TideName> {
+        let nodes = self.pools.get(pool)?.nodes;
+        let is_low = |tide: &TideName| matches!(self.tides.get(tide), Some(Phase::Low { .. }));
+        let sizes = self.standing.low_sizes.get(pool)?;
+        sizes.iter().find(|(tide, size)| **size == nodes && is_low(tide)).map(|(tide, _)| tide)
+    }
+}
+
 /// Gives out the slots of a pool, each once.
 struct Parting {
     next: u32,

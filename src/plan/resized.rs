@@ -2,7 +2,10 @@
 //!
 //! The merge of a tide consents to its sizes. Whoever edits a size is asked, so the ledger remembers the size that the
 //! documents gave a pool when it last had that many nodes: what it lacks of that, the tide took; what it has beyond, the tide
-//! brought. Which nodes go is for `compile::seats`.
+//! brought. So it is with what a tide gives a pool while it is low: noted while that is not in force, so that less than this
+//! in the night is somebody's edit. Which nodes go is for `compile::seats`.
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
@@ -53,19 +56,41 @@ pub fn remember(view: &View<'_>, draft: &mut Draft) {
             None => reached && !beyond,
         };
         if is_so {
-            let (on, reason) = (thing(name), Reason::Bookkeeping);
-            let mut made = Steps::new(standing(&on, &reason));
             let change = LedgerChange::Sized { pool: (*name).clone(), nodes: size };
-            made.push(step_id("sized", name, 0), Action::Record(change), vec![], (1, 2));
             let wanted = format!("note that pool/{name} has its {size} nodes, which a tide may change");
-            draft.courses.push(Course {
-                on,
-                nodes: Vec::new(),
-                wanted,
-                reason,
-                has_deadline: false,
-                steps: made.steps,
-            });
+            note(draft, name, ("sized", name.to_string()), change, wanted);
         }
     }
+    view.pools.iter().for_each(|(name, pool)| remember_low(view, name, pool, draft));
+}
+
+/// Notes what tides give a pool while they are low: at once while that is not in force, or more than it was; else when it is
+/// done.
+fn remember_low(view: &View<'_>, name: &PoolName, pool: &PoolView<'_>, draft: &mut Draft) {
+    let none = BTreeMap::new();
+    let written = view.standing.low_sizes.get(name).unwrap_or(&none);
+    let Some(known) = view.input.ledger.pools.get(name).filter(|known| known.is_something()) else { return };
+    let beyond = pool.slots.iter().any(|slot| slot.part.is_none());
+    let in_force = view.input.target.sized_by(name);
+    for (tide, nodes) in written.iter().filter(|(tide, nodes)| known.low.get(*tide) != Some(*nodes)) {
+        let falls = known.low.get(tide).copied().or(known.size).or(pool.spec.size).is_some_and(|had| *nodes < had);
+        if in_force != Some(tide) || !falls || !beyond {
+            let change = LedgerChange::SizedLow { pool: name.clone(), tide: tide.clone(), nodes: Some(*nodes) };
+            let wanted = format!("note that {tide} gives pool/{name} {nodes} nodes while it is low");
+            note(draft, name, ("sized-low", format!("{name}/{tide}")), change, wanted);
+        }
+    }
+    for tide in known.low.keys().filter(|tide| !written.contains_key(*tide)) {
+        let change = LedgerChange::SizedLow { pool: name.clone(), tide: tide.clone(), nodes: None };
+        let wanted = format!("forget the size that {tide} gave pool/{name}");
+        note(draft, name, ("sized-low", format!("{name}/{tide}")), change, wanted);
+    }
+}
+
+fn note(draft: &mut Draft, pool: &PoolName, (verb, of): (&str, String), change: LedgerChange, wanted: String) {
+    let (on, reason) = (thing(pool), Reason::Bookkeeping);
+    let mut made = Steps::new(standing(&on, &reason));
+    made.push(step_id(verb, of, 0), Action::Record(change), vec![], (1, 2));
+    let nodes = Vec::new();
+    draft.courses.push(Course { on, nodes, wanted, reason, has_deadline: false, steps: made.steps });
 }

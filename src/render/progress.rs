@@ -207,6 +207,10 @@ fn record(change: &LedgerChange) -> String {
         LedgerChange::Exchanged { slot, with, .. } => format!("note in {slot} that it has the machine of {with}"),
         LedgerChange::ExchangeOver { slot, .. } => format!("note that the exchange of {slot} is over"),
         LedgerChange::Sized { pool, nodes } => format!("note that pool {pool} has its {nodes} nodes"),
+        LedgerChange::SizedLow { pool, tide, nodes: Some(nodes) } => {
+            format!("note that {tide} gives pool {pool} {nodes} nodes while it is low")
+        }
+        LedgerChange::SizedLow { pool, tide, nodes: None } => format!("forget the size that {tide} gave pool {pool}"),
         LedgerChange::Forgotten { pool } => format!("forget pool {pool}"),
         LedgerChange::Renamed { from, to } => format!("rename pool {from} to {to}"),
         LedgerChange::Treated { slot, .. } => format!("note the remedy of {slot}"),
