@@ -44,6 +44,7 @@ scripts! {
     block_ends_under_a_freeze
     block_ends_while_nobody_looks
     block_is_bought_filled_and_drained
+    block_is_bought_where_its_pool_can_be
     boot_that_does_not_help_is_not_repeated
     booted_node_goes_down_first
     booted_node_is_admitted_again
@@ -218,6 +219,7 @@ scripts! {
     old_plan_does_not_close_a_released_node
     old_plan_does_not_take_a_cut_back
     only_failed_orders_count
+    open_reservation_is_given_back_empty
     owner_takes_back_what_it_lent
     partner_dies_before_an_exchange
     partner_dies_in_an_exchange

@@ -12,6 +12,7 @@ mod named;
 mod never;
 mod over;
 mod quotas;
+mod staged;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,7 @@ use crate::compile::holds::is_accelerator;
 use crate::effect::marks::{MIG_CONFIG, PLUGIN_CONFIG};
 use crate::effect::{Action, Amount, ClusterAction, Effects, Fact, Object, Thing, Verb, digest_of};
 use crate::fleet::tide::Phase;
-use crate::ids::{NodeName, PoolName, QuotaName, StepId};
+use crate::ids::{PoolName, QuotaName, StepId};
 use crate::observed::{Gap, ObjectKey, ObjectKind, ObjectSeen, Rehearsed};
 pub(super) use judge::kubectl;
 pub use judge::written_by;
@@ -55,7 +56,7 @@ pub fn plan(input: &PlanInput, harm: &Harm<'_>, draft: &mut Draft) {
     write(input, &changes, &retired, &mut hits, draft);
     delete(input, &retired, &changes, draft);
     let_go(input, draft);
-    say_what_is_staged(input, &changes, &stuck, draft);
+    staged::say(input, &changes, &stuck, draft);
 }
 
 /// What is wanted of an object and waits, and on what.
@@ -149,44 +150,6 @@ fn say_what_admission_changes(input: &PlanInput, wanted: &Object, taken: &Value,
         let text = format!("{key} will not be as written, {ours}: admission in the cluster makes it {theirs}");
         draft.note(thing_of(input, &wanted.key), text);
     }
-}
-
-/// What is written only in part now, and whose end the rest waits for.
-fn say_what_is_staged(input: &PlanInput, changes: &[Change<'_>], stuck: &Stuck<'_>, draft: &mut Draft) {
-    for staged in &input.desired.staged {
-        let more = if staged.waits.len() > 1 { format!(" and {} more", staged.waits.len() - 1) } else { String::new() };
-        let carried = staged.carried.first().map(|node| taint_goes(node, draft));
-        let first = staged.waits.first().map(|name| WaitingOn::Gang { name: format!("{name}{more}") });
-        let gap = || input.observed.cluster.workloads.gap().cloned().map(WaitingOn::Unread);
-        let nobody = || WaitingOn::Person("it is not known whom that waits for".into());
-        let user = || judge::users(input, &staged.key).into_iter().next().map(|name| WaitingOn::Gang { name });
-        let led_to = || named::still_led_to(input, changes, stuck, &staged.key);
-        let waits = carried.or(first).or_else(gap).or_else(led_to).or_else(user).unwrap_or_else(nobody);
-        let thing = thing_of(input, &staged.key);
-        draft.held.push(held(&thing, staged.wanted.clone(), Reason::Wanted, waits));
-    }
-}
-
-/// A node first has to lose a taint that no work is to tolerate any more.
-fn taint_goes(node: &NodeName, draft: &Draft) -> WaitingOn {
-    let takes_off = |step: &&Step| match &step.action {
-        Action::Cluster(ClusterAction::Dress { node: dressed, remove_taints, .. }) => {
-            dressed == node && !remove_taints.is_empty()
-        }
-        _ => false,
-    };
-    let step = draft.courses.iter().flat_map(|course| &course.steps).find(takes_off);
-    step.map_or_else(
-        || {
-            let text = format!(
-                "{node} still carries that taint, and this plan does not take it off: until it is gone work tolerates it, \
-                 or none could be placed there. If somebody else put it on, write it into the pool, or take it off \
-                 (kubectl taint node {node} <key>-)"
-            );
-            WaitingOn::Person(text)
-        },
-        |step| WaitingOn::Step(step.id.clone()),
-    )
 }
 
 /// Kueue forgets what runs on a flavor that its queue no longer lists, and gives the same quota out again.

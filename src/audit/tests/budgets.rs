@@ -339,7 +339,10 @@ fn the_canary_of_an_edited_cut_serves_first() {
         bench.standing().pools.get_mut("serve").unwrap().updates.canary = Some(canary);
         for index in 0..6 {
             let cut = "as-it-was-written-before".to_string();
-            bench.node("serve", index, |node| _ = node.labels.insert(MIG_CONFIG.into(), cut));
+            bench.node("serve", index, |node| {
+                node.labels.insert(MIG_CONFIG.into(), cut);
+                node.allocatable.clear();
+            });
         }
         let reason = Reason::Layout { from: None, to: "halves".into() };
         for index in indexes {
