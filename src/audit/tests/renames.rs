@@ -1,5 +1,7 @@
 //! What nodes may lose while work runs on them.
 
+use std::collections::BTreeMap;
+
 use super::bench::*;
 use crate::effect::marks::POOL;
 use crate::effect::*;
@@ -18,7 +20,13 @@ fn relabelled() -> Bench {
     let key = ObjectKey::cluster(ObjectKind::ResourceFlavor, "before");
     edit(&mut bench.input.observed.cluster.objects, |all| drop(all.insert(key, flavor)));
     let labels = [(POOL.to_string(), Some("ours".to_string()))].into();
-    let dress = ClusterAction::Dress { node: node("own", 1), labels, taints: Vec::new(), remove_taints: Vec::new() };
+    let dress = ClusterAction::Dress {
+        node: node("own", 1),
+        labels,
+        taints: Vec::new(),
+        remove_taints: Vec::new(),
+        notes: BTreeMap::new(),
+    };
     bench.step("dress own/1", Action::Cluster(dress), Reason::Wanted, &[]);
     bench
 }

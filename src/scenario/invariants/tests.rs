@@ -373,6 +373,9 @@ fn i16_a_node_that_loses_what_work_on_it_looks_for_is_seen() {
     let bench = world("submit gang vision 24\nadvance 10m\n");
     let labels = BTreeMap::from([("tidewright.dev/pool".to_string(), Some("pretrain".to_string()))]);
     let node = node(&bench, "train/1");
-    in_cluster(&bench, ClusterAction::Dress { node, labels, taints: Vec::new(), remove_taints: Vec::new() });
+    in_cluster(
+        &bench,
+        ClusterAction::Dress { node, labels, taints: Vec::new(), remove_taints: Vec::new(), notes: BTreeMap::new() },
+    );
     says(&bench, "I16: ");
 }
