@@ -10,16 +10,16 @@ use std::fmt::Write as _;
 use jiff::{SignedDuration, Timestamp};
 use tidewright::compile::{Beside, compile, compile_beside};
 use tidewright::diag::{SourceFile, Sources};
-use tidewright::effect::{HeldReservation, Ledger, PoolLedger, PoolObjects, Slot, token};
+use tidewright::effect::{Action, ClusterAction, HeldReservation, Ledger, PoolLedger, PoolObjects, Slot, token};
 use tidewright::fleet::Fleet;
 use tidewright::fleet::policy::ConditionStatus;
 use tidewright::fleet::reservation::Match;
 use tidewright::ids::{FleetUid, InstanceId, NamespacedName, NodeName, PoolName, ResourceName, SlotId, WorkloadUid};
 use tidewright::manifest::{lower, parse};
 use tidewright::observed::*;
-use tidewright::plan::PlanInput;
 use tidewright::plan::dress::clothes;
 use tidewright::plan::view::View;
+use tidewright::plan::{PlanInput, plan};
 
 pub const PODS_A_NODE: usize = 30;
 const UID: &str = "8a4f1c52-bench";
@@ -420,13 +420,26 @@ fn dress(input: &mut PlanInput) {
     let mut dressed: BTreeMap<NodeName, BTreeMap<String, String>> = BTreeMap::new();
     let view = View::new(input);
     for (pool, slot) in view.slots() {
-        if let Some((node, _)) = slot.node {
-            dressed.insert(node.clone(), clothes(&view, pool, &slot.id, node).0);
+        if let Some(node) = slot.node {
+            dressed.insert(node.0.clone(), clothes(&view, pool, slot, node).0);
         }
     }
     let mut nodes = input.observed.cluster.nodes.seen().clone();
     for (name, node) in &mut nodes {
         node.labels.extend(dressed.remove(name).expect("every node has a slot"));
+    }
+    input.observed.cluster.nodes = read(nodes);
+    note(input);
+}
+
+/// What the planner wants noted on every node.
+fn note(input: &mut PlanInput) {
+    let mut nodes = input.observed.cluster.nodes.seen().clone();
+    for step in plan(input).steps {
+        if let Action::Cluster(ClusterAction::Dress { node, notes, .. }) = step.action {
+            let notes = notes.into_iter().filter_map(|(key, value)| Some((key, value?)));
+            nodes.get_mut(&node).expect("a node that is there").annotations.extend(notes);
+        }
     }
     input.observed.cluster.nodes = read(nodes);
 }
