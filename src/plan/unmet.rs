@@ -111,8 +111,10 @@ fn never_let_in(
         shows && label.is_some_and(|label| quota.pools.iter().any(|pool| pool.as_str() == label))
     };
     let pools: Vec<String> = quota.pools.iter().map(ToString::to_string).collect();
-    let pools = if pools.is_empty() { "its pools".into() } else { listed(pools) };
+    let is_of_none = pools.is_empty();
+    let pools = listed(pools);
     let why = match input.observed.cluster.nodes.seen().values().any(is_here) {
+        _ if is_of_none => "the quota has a share of no pool now".into(),
         true => format!("nodes of {pools} show it, and quotas do not share them out by it"),
         false => format!("no node of {pools} shows it"),
     };

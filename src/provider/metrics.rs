@@ -7,14 +7,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::{Request, Uri};
+use http::Uri;
 use jiff::Timestamp;
-use kube::{Client, Config};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
 use super::Meter;
+use super::k8s::client::answer;
 use crate::observed::Sample;
 use crate::units::Ratio;
 
@@ -42,18 +42,8 @@ impl Prometheus {
     }
 
     async fn asked(&self, query: &str) -> Option<Value> {
-        let address = self.0.clone()?;
-        // Who is spoken to in the open shows no certificate, and an image may have none to judge it by.
-        let is_open = address.scheme_str() == Some("http");
-        let mut config = Config::new(address);
-        config.root_cert = is_open.then(Vec::new);
-        config.connect_timeout = Some(PATIENCE);
-        config.read_timeout = Some(PATIENCE);
-        config.default_retry = false;
-        let client = Client::try_from(config).ok()?;
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("query", query).finish();
-        let request = Request::get(format!("/api/v1/query?{query}")).body(Vec::new()).ok()?;
-        tokio::time::timeout(PATIENCE, client.request(request)).await.ok()?.ok()
+        answer(self.0.clone()?, &format!("/api/v1/query?{query}"), PATIENCE).await
     }
 }
 

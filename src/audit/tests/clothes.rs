@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bench::*;
+use super::flows::held;
 use crate::effect::marks::{POOL, WORN, Worn};
 use crate::effect::*;
 use crate::fleet::launch::{Taint, TaintEffect};
@@ -62,6 +63,8 @@ fn flavor(bench: &mut Bench, tolerations: Value) {
     let group = json!({"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "train", "resources": resources}]});
     there(bench, "ResourceFlavor/train", json!({"spec": spec}));
     there(bench, "ClusterQueue/other", json!({"spec": {"resourceGroups": [group]}}));
+    // What else the flavor should be waits.
+    bench.plan.held.push(held(Thing::Objects("ResourceFlavor".into())));
 }
 
 fn there(bench: &mut Bench, key: &str, body: Value) {

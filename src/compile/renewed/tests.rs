@@ -29,7 +29,7 @@ fn there(objects: &[(&str, Value)]) -> ClusterSeen {
     let now = at("2026-03-01T12:00Z");
     let seen = |body: &Value| {
         let written: Option<Digest> = Some(Object::new(key("Topology/any"), body.clone()).digest);
-        ObjectSeen { body: body.clone(), written, moved_by: None, deleting: false }
+        ObjectSeen { body: crate::effect::canonical(body), written, moved_by: None, deleting: false }
     };
     let objects = objects.iter().map(|(name, body)| (key(name), seen(body))).collect();
     ClusterSeen {

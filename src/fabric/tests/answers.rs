@@ -128,8 +128,8 @@ fn an_nvlink_domain_of_many_hosts_is_crossed_at_the_speed_of_its_link() {
         fit.seconds
     };
     assert!((seconds(16, Some(1)) - 2.0 * 15.0 / 16.0 / 900.0).abs() < 1e-12, "as one host of sixteen");
-    let two = 2.0 * 15.0 / 16.0 / 900.0 + 2.0 * 0.5 * (1.0 / 16.0) / 25.0;
-    assert!((seconds(32, Some(0)) - two).abs() < 1e-12, "two leaves, over the adapters between them");
+    // Three leaves below two spines: between them over the adapters, and one level up from where these begin.
+    assert!((seconds(32, Some(0)) - allreduce(32, 3, 1, &links, 1.0)).abs() < 1e-12);
     // A leaf with more GPUs than the link joins is no such domain.
     let eight = Links { domain: 8, ..links };
     let gang = Gang { gpus: 16, together: Some(1), required: false };

@@ -120,7 +120,8 @@ fn slower(scene: &Scene<'_, '_>, state: &State<'_>, pool: usize) -> Option<u32> 
         0 => 1,
         _ => gpus.div_ceil(links.domain.max(1)).min(now.0),
     };
-    let at_best = parts(tree, &leaves[..few.max(1) as usize], nodes, crossed(best), &links);
+    let few = leaves.len().min(few.max(1) as usize);
+    let at_best = parts(tree, &leaves[..few], nodes, crossed(best), &links);
     let time = |(parts, crossed)| allreduce(gpus, parts, crossed, &links, GIGABYTES);
     let times = time(now) / time(at_best);
     let hundredths = (times * 100.0).round();

@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::{Request, Uri};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::wire::Wire;
 use crate::fleet::config::Kubernetes;
@@ -142,4 +143,18 @@ fn unreadable(error: &KubeconfigError) -> NoWay {
         _ => "look at the file: it is not a kubeconfig",
     };
     NoWay { what: format!("there is no kubeconfig to read: {error}"), fix: fix.into() }
+}
+
+/// What any other server of the cluster answers to a plain question, if it answers in JSON and in time.
+pub async fn answer(address: Uri, path: &str, patience: Duration) -> Option<Value> {
+    // Who is spoken to in the open shows no certificate, and an image may have none to judge it by.
+    let is_open = address.scheme_str() == Some("http");
+    let mut config = Config::new(address);
+    config.root_cert = is_open.then(Vec::new);
+    config.connect_timeout = Some(patience);
+    config.read_timeout = Some(patience);
+    config.default_retry = false;
+    let client = Client::try_from(config).ok()?;
+    let request = Request::get(path).body(Vec::new()).ok()?;
+    tokio::time::timeout(patience, client.request(request)).await.ok()?.ok()
 }

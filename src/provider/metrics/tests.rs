@@ -1,3 +1,5 @@
+//! A Prometheus on loopback, and what it may answer.
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;

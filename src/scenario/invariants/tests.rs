@@ -336,7 +336,7 @@ fn i13_more_removals_than_an_hour_allows_are_seen() {
     terminate(&bench, "train/1");
     assert_eq!(bench.check(), Ok(()));
     terminate(&bench, "train/2");
-    says(&bench, "I13: train/2 is the 2th node removed within an hour, 1 may be");
+    says(&bench, "I13: train/2 is the 2nd node removed within an hour, 1 may be");
 }
 
 #[test]
