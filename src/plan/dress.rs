@@ -173,12 +173,20 @@ fn dressing(
     (!nothing).then_some(Action::Cluster(action))
 }
 
-/// What has to hold as a node is dressed: who is ended by a taint was looked for a while ago.
+/// What has to hold as a node is dressed: who is ended by a taint, or looks for the name that the pool had, was looked for a
+/// while ago.
 fn requires(view: &View<'_>, node: &NodeName, action: &Action) -> Vec<Fact> {
+    let is_called = view.input.observed.cluster.nodes.seen().get(node).and_then(|seen| seen.labels.get(POOL));
     let ends = |taint: &Taint| taint.effect == TaintEffect::NoExecute;
-    let ends = matches!(action, Action::Cluster(ClusterAction::Dress { taints, .. }) if taints.iter().any(ends));
+    let asks = match action {
+        Action::Cluster(ClusterAction::Dress { labels, taints, .. }) => {
+            let renames = is_called.is_some() && labels.get(POOL).is_some_and(|name| name.as_ref() != is_called);
+            renames || taints.iter().any(ends)
+        }
+        _ => false,
+    };
     let pods = || view.harm.pods_on(node).iter().map(|pod| pod.uid.clone()).collect();
-    let nobody = ends.then(|| Fact::NobodyBut { node: node.clone(), pods: pods() });
+    let nobody = asks.then(|| Fact::NobodyBut { node: node.clone(), pods: pods() });
     [Fact::Ready(node.clone())].into_iter().chain(nobody).collect()
 }
 
