@@ -12,7 +12,7 @@ use super::types::{PlanInput, Reason, WaitingOn, thing};
 use super::view::{PoolView, View};
 use crate::effect::marks::POOL;
 use crate::ids::{FlavorName, NamespacedName, NodeName, PoolName};
-use crate::observed::{Gap, NodeSeen, ObjectKey, ObjectKind, WorkloadSeen};
+use crate::observed::{Gap, NodeSeen, ObjectKey, ObjectKind, PodSeen, WorkloadSeen};
 
 /// Work that is named before the rest is counted.
 const NAMES: usize = 3;
@@ -54,6 +54,11 @@ pub fn all<'a>(input: &'a PlanInput, harm: &Harm<'a>) -> AllFormer<'a> {
     }
     let former = old.into_iter().filter_map(|(node, pool)| {
         let work: Vec<NamespacedName> = work.remove(node).into_iter().flatten().cloned().collect();
+        // Whose Workload is not listed was let in by one all the same.
+        let unlisted =
+            |pod: &&PodSeen| pod.workload.as_ref().is_some_and(|uid| !cluster.workloads.seen().contains_key(uid));
+        let gap = || Gap { what: "list workloads".into(), why: format!("that of a pod on {node} is not in it") };
+        let unread = unread.clone().or_else(|| harm.pods_on(node).iter().copied().find(unlisted).map(|_| gap()));
         (!work.is_empty() || unread.is_some()).then(|| (node, Former { pool, work, unread: unread.clone() }))
     });
     former.collect()
